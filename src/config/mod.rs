@@ -1,0 +1,3 @@
+//! From what was typed to what will run: flags and file (`args`) become a [`spec::RunSpec`].
+
+pub mod spec;

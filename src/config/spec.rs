@@ -1,0 +1,257 @@
+//! The resolved run: complete, checked, immutable. Everything downstream reads this and never a flag.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::units::Nanos;
+
+/// A run with every default filled in and every contradiction refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSpec {
+    /// Where requests go.
+    pub target: TargetSpec,
+    /// How many, and how many at a time.
+    pub load: LoadSpec,
+    /// What the prompts are.
+    pub prompt: PromptSpec,
+    /// What else the body carries.
+    pub body: BodySpec,
+    /// Connections and time limits.
+    pub connection: ConnectionSpec,
+    /// Workers, cores, stamps.
+    pub instrument: InstrumentSpec,
+    /// Where results go.
+    pub output: OutputSpec,
+    /// Operator's labels, recorded and never interpreted.
+    pub labels: LabelSpec,
+    /// Print the plan and send nothing.
+    pub dry_run: bool,
+}
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetSpec {
+    /// The base URL as recorded in documents: no userinfo, no trailing slash; empty until the simulator has its port.
+    pub base_url: String,
+    /// Host name or address literal without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Request path of the endpoint, query included.
+    pub path: String,
+    /// Path of the models list, when the base allows one.
+    pub models_path: Option<String>,
+    /// The embedded simulator's settings, when it is the target.
+    pub sim: Option<SimSpec>,
+    /// Model name; `None` asks `/models`, which must list exactly one.
+    pub model: Option<String>,
+    /// Bearer token. Never printed, never stored.
+    pub api_key: Option<Secret>,
+    /// Further header fields, in order. Values are never printed or stored.
+    pub headers: Vec<(String, Secret)>,
+    /// Send `X-Request-Id`.
+    pub request_id_header: bool,
+}
+
+/// The embedded simulator, as `hammerscale sim` flags: passed on to the child process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SimSpec {
+    /// `KEY=VALUE` pairs, keys without dashes.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A text that must not reach any output. `Debug` shows only that it is there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// How many requests, and how many at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadSpec {
+    /// Number of measured requests.
+    pub requests: u64,
+    /// Slots of the closed loop.
+    pub concurrency: u32,
+    /// The reference's shared-prefix burst: its size, 0 for none.
+    pub burst: u32,
+}
+
+/// What the prompts are: the reference's knobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptSpec {
+    /// Fixed context target in tokens; `None` samples the reference's distribution.
+    pub ctx_tokens: Option<u64>,
+    /// Seed of the context sampler; also part of the canary markers.
+    pub seed: i64,
+    /// Output limit.
+    pub max_tokens: u64,
+    /// Words of controlled output, 0 for none.
+    pub response_words: u64,
+    /// Every prompt different from the first byte on.
+    pub unique: bool,
+    /// Estimated tokens of the shared prefix (0 in unique mode).
+    pub shared_prefix_tokens: u64,
+    /// Ask for a marker at the start of every answer and check it.
+    pub request_canaries: bool,
+    /// Controlled output must be exact.
+    pub controlled_output_strict: bool,
+    /// Model length; `None` asks `/models`.
+    pub max_model_len: Option<u64>,
+    /// Headroom kept free below the model length.
+    pub margin: u64,
+    /// Characters of visible text kept per answer.
+    pub capture_limit: usize,
+}
+
+/// The reference's thinking modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingMode {
+    /// Nothing is sent.
+    Default,
+    /// `chat_template_kwargs: {enable_thinking: true}`.
+    Enabled,
+    /// `chat_template_kwargs: {enable_thinking: false}`.
+    Disabled,
+    /// Nothing is sent; recorded.
+    Unsupported,
+}
+
+/// What else the body carries. Nothing is sent that was not asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BodySpec {
+    /// `--compat anvil`: temperature 0.0 is sent when none was asked for.
+    pub compat_anvil: bool,
+    /// Temperature asked for.
+    pub temperature: Option<f64>,
+    /// Nucleus mass asked for.
+    pub top_p: Option<f64>,
+    /// Thinking mode.
+    pub thinking_mode: ThinkingMode,
+    /// `--no-thinking` was given (recorded apart from the mode).
+    pub no_thinking: bool,
+    /// Reasoning effort.
+    pub reasoning_effort: Option<String>,
+}
+
+/// How connections are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionMode {
+    /// One connection per slot, kept as long as the server keeps it.
+    Keep,
+    /// A new connection for every request.
+    Fresh,
+}
+
+/// Connections and time limits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectionSpec {
+    /// Keep or fresh.
+    pub mode: ConnectionMode,
+    /// Deadline of a request from its due instant.
+    pub timeout: Nanos,
+    /// Longest silence.
+    pub idle_timeout: Nanos,
+    /// Longest time to connect.
+    pub connect_timeout: Nanos,
+}
+
+/// Workers, cores, stamps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InstrumentSpec {
+    /// Number of workers; `None` is all cores but one, at least one.
+    pub workers: Option<u32>,
+    /// Cores to pin workers to, in order; empty lets the affinity mask choose.
+    pub cores: Vec<u32>,
+    /// Use kernel receive stamps.
+    pub kernel_stamps: bool,
+    /// A verdict of `suspect` also fails the run.
+    pub strict: bool,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressMode {
+    /// Live on a terminal, plain elsewhere.
+    Auto,
+    /// Plain lines.
+    Plain,
+    /// Nothing.
+    None,
+}
+
+/// What stdout carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// The summary for people.
+    Text,
+    /// The run document.
+    Json,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSpec {
+    /// Directory of the run; `None` is `hammerscale-runs/<run id>`.
+    pub dir: Option<PathBuf>,
+    /// A second place for the reference artifact.
+    pub json_out: Option<PathBuf>,
+    /// Replace an existing run.
+    pub overwrite: bool,
+    /// No summary on stdout, no progress.
+    pub quiet: bool,
+    /// Progress.
+    pub progress: ProgressMode,
+    /// What stdout carries.
+    pub format: OutputFormat,
+}
+
+/// Operator's labels.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LabelSpec {
+    /// Engine.
+    pub engine: Option<String>,
+    /// Accelerator.
+    pub gpu: Option<String>,
+    /// Tier of a serving manifest.
+    pub tier: Option<String>,
+    /// Serving manifest.
+    pub manifest: Option<String>,
+    /// Recipe the server was started from.
+    pub source_recipe: Option<String>,
+    /// Declaration that several artifacts share one host clock.
+    pub clock_domain_id: Option<String>,
+    /// Declared fingerprint of the configuration.
+    pub configuration_fingerprint: Option<String>,
+    /// `--label K=V`, in order.
+    pub labels: Vec<(String, String)>,
+}
+
+/// What the run found out about its target before the first request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedTarget {
+    /// Addresses of the host, in the order they are used.
+    pub addresses: Vec<SocketAddr>,
+    /// The model that is sent.
+    pub model: String,
+    /// The model's context length, given or asked for; `None` when unknown.
+    pub max_model_len: Option<u64>,
+}
+
+impl Secret {
+    /// Wraps a secret.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text, for the request and nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

@@ -1,0 +1,18 @@
+//! hammerscale: a load generator for LLM serving endpoints that is built like a measuring instrument.
+//!
+//! The picture of a run, every arrow pointing one way:
+//!
+//! ```text
+//! args ─► RunSpec ─► Plan ─► [ per core: exchange (write│read│parse) ─► record ─► ring ] ─► collector ─► Summary ─► documents
+//!                                 ▲ clock (TSC)                               formulas (one catalog) ▲
+//! sim: script ─► framing ─► socket ─► ledger ──────────────────► audit ◄────── records
+//! ```
+//!
+//! Rooms and their layers are listed in `docs/ARCHITECTURE.md`; a room imports only lower layers, and
+//! `tests/tidy.rs` fails when one does not.
+
+pub mod config;
+pub mod exit;
+pub mod metrics;
+pub mod record;
+pub mod units;

@@ -1,0 +1,3 @@
+//! The hammerscale binary.
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! What a worker writes down: plain data of fixed size, raw clock readings, no metric words.
+//!
+//! A worker fills one [`RequestRecord`] per request and one [`ChunkStamp`] per output chunk and pushes them into
+//! its rings. Ticks stay ticks here; `aggregate` scales them later, off the worker cores.
+
+pub mod outcome;
+pub mod request;
+
+pub use outcome::Outcome;
+pub use request::{
+    ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,
+    StampKind, Usage,
+};

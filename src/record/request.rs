@@ -1,0 +1,364 @@
+//! The record of one request and the stamp of one output chunk.
+
+use crate::record::Outcome;
+use crate::units::{Ticks, UnixNanos};
+
+/// One receive instant: the user-space reading taken right after the receive call returned, and the kernel's
+/// own stamp of the last segment in the read where it gave one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Raw counter right after the receive call.
+    pub user: Ticks,
+    /// The kernel's receive stamp; `None` where the read came without one, and for ends that are no read (end of
+    /// stream, timeout).
+    pub kernel: Option<UnixNanos>,
+}
+
+/// The receive stamps of a response, in order of meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StampKind {
+    /// First byte of the final response (1xx answers do not count).
+    FirstByte,
+    /// Head complete.
+    HeadDone,
+    /// First event of any kind.
+    FirstEvent,
+    /// First output chunk of any kind.
+    FirstOutput,
+    /// First reasoning chunk.
+    FirstReasoning,
+    /// First visible content chunk.
+    FirstContent,
+    /// First tool call chunk.
+    FirstToolCall,
+    /// Last output chunk.
+    LastOutput,
+    /// `[DONE]`, or the endpoint's own terminal.
+    Terminal,
+    /// Body complete, or the moment the request was given up.
+    End,
+}
+
+impl StampKind {
+    /// How many kinds there are: the length of [`RequestRecord::stamps`].
+    pub const COUNT: usize = 10;
+}
+
+/// What an output chunk carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutputKind {
+    /// Reasoning text.
+    Reasoning,
+    /// Visible content.
+    Content,
+    /// A tool call's name or arguments (a legacy function call too).
+    ToolCall,
+    /// A refusal text.
+    Refusal,
+}
+
+/// In which part of the run a request belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Before the window; never in a statistic.
+    Warmup,
+    /// Due in the window.
+    Measured,
+    /// Due in the window and ended after it, in the grace time.
+    Drain,
+}
+
+/// Counts of one response. All count from zero; a count of zero is a real zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Dispatched events, `[DONE]` and an unterminated last event included, events after `[DONE]` not.
+    pub events: u64,
+    /// Successful receive calls.
+    pub reads: u64,
+    /// Events with model output (one per event, whatever it carries).
+    pub output_chunks: u64,
+    /// Deltas with visible content, counted per choice.
+    pub content_chunks: u64,
+    /// Deltas with reasoning, counted per choice.
+    pub reasoning_chunks: u64,
+    /// Deltas with a tool call, counted per choice.
+    pub tool_call_chunks: u64,
+    /// Deltas with a refusal, counted per choice.
+    pub refusal_chunks: u64,
+    /// Output chunks that share a read with an earlier output chunk of the request.
+    pub coalesced_chunks: u64,
+    /// Events that are not JSON.
+    pub malformed_events: u64,
+    /// Events that are JSON without a meaning we know.
+    pub unrecognised_events: u64,
+    /// Events after `[DONE]`.
+    pub events_after_done: u64,
+    /// Comment lines.
+    pub keepalive_comments: u64,
+    /// Bytes accepted by the kernel for sending.
+    pub bytes_sent: u64,
+    /// Bytes received, heads and framing included.
+    pub bytes_received: u64,
+    /// Bytes of the body after the transfer coding was removed.
+    pub body_bytes: u64,
+}
+
+/// Token counts as the server reported them, last value seen, raw. `None` where it reported none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// `prompt_tokens` (or the dialect's word for it).
+    pub prompt_tokens: Option<u64>,
+    /// `completion_tokens`, reasoning never added.
+    pub completion_tokens: Option<u64>,
+    /// `total_tokens`.
+    pub total_tokens: Option<u64>,
+    /// `completion_tokens_details.reasoning_tokens`.
+    pub reasoning_tokens: Option<u64>,
+    /// `prompt_tokens_details.cached_tokens`.
+    pub cached_tokens: Option<u64>,
+}
+
+/// A finish reason of up to [`FinishReason::CAPACITY`] bytes, kept inline so that recording it allocates nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FinishReason {
+    bytes: [u8; Self::CAPACITY],
+    len: u8,
+}
+
+impl FinishReason {
+    /// Every finish reason in use is shorter (`content_filter` is 14 bytes, `malformed_function_call` 23).
+    pub const CAPACITY: usize = 31;
+
+    /// `None` when `text` does not fit.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let mut bytes = [0; Self::CAPACITY];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Self { bytes, len: u8::try_from(text.len()).ok()? })
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.bytes.get(..usize::from(self.len)).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or_default()
+    }
+}
+
+/// Finish reasons by choice index, in order of arrival. The usual one or two are inline; more choices, or longer
+/// texts, go to the heap.
+#[derive(Debug, Clone, Default)]
+pub struct FinishReasons {
+    inline: [Option<(u32, FinishReason)>; 2],
+    more: Vec<(u32, String)>,
+}
+
+impl FinishReasons {
+    /// A peer may name any number of choices; beyond this many reasons nothing more is kept.
+    pub const MAX: usize = 1024;
+    /// The reference keeps 128 characters of a reason.
+    pub const MAX_CHARS: usize = 128;
+
+    /// Forgets all reasons and keeps the storage.
+    pub fn clear(&mut self) {
+        self.inline = [None; 2];
+        self.more.clear();
+    }
+
+    /// Adds a reason.
+    pub fn push(&mut self, choice: u32, text: &str) {
+        if self.more.is_empty()
+            && let Some(reason) = FinishReason::new(text)
+            && let Some(free) = self.inline.iter_mut().find(|slot| slot.is_none())
+        {
+            *free = Some((choice, reason));
+        } else if self.more.len() < Self::MAX {
+            self.more.push((choice, text.chars().take(Self::MAX_CHARS).collect()));
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inline.iter().all(Option::is_none) && self.more.is_empty()
+    }
+
+    /// `(choice index, reason)` in order of arrival; a choice may stand more than once.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
+        let inline = self.inline.iter().flatten().map(|(c, r)| (*c, r.as_str()));
+        inline.chain(self.more.iter().map(|(c, r)| (*c, r.as_str())))
+    }
+}
+
+/// What is known about a failure beyond its [`Outcome`]. Made off the hot path: a failed request has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorDetail {
+    /// One sentence, or the server's own message; bounded, without secrets.
+    pub message: String,
+    /// Byte offset in the response (or body) of the first offending byte, where there is one.
+    pub offset: Option<u64>,
+    /// The server's error code, as text, where it gave one.
+    pub code: Option<String>,
+    /// `Retry-After`, as sent.
+    pub retry_after: Option<String>,
+    /// `Location`, as sent.
+    pub location: Option<String>,
+    /// The first bytes of a body that was no stream, bounded.
+    pub body_start: Vec<u8>,
+}
+
+/// One output chunk, as stamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkStamp {
+    /// Which request: [`RequestRecord::serial`].
+    pub serial: u64,
+    /// When its read returned.
+    pub stamp: Stamp,
+    /// A counter reading before which this chunk cannot have arrived: the queue was empty at or after it.
+    pub not_before: Ticks,
+    /// The choice it belongs to (the first one, where an event carries several).
+    pub choice: u32,
+    /// Whether it was the last event of its read, so that the stamp is its own.
+    pub ends_read: bool,
+    /// What it carried (the first kind, where it carries several).
+    pub kind: OutputKind,
+}
+
+/// One request, as a worker saw it.
+#[derive(Debug, Clone)]
+pub struct RequestRecord {
+    /// Number of the request within its worker's stream of records; joins [`ChunkStamp`]s to it.
+    pub serial: u64,
+    /// Position in the plan.
+    pub index: u64,
+    /// Part of the run.
+    pub phase: Phase,
+    /// Slot of the closed loop.
+    pub slot: u32,
+    /// Connection, numbered per run over all workers.
+    pub connection_id: u64,
+    /// How many requests the connection carried before this one.
+    pub connection_use: u32,
+    /// Kept connections found closed before reuse and replaced, for this request.
+    pub stale_connections: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Status of the final response.
+    pub http_status: Option<u16>,
+    /// When the plan wanted it to start.
+    pub due: Ticks,
+    /// Start and end of connecting, when this request made a connection.
+    pub connect: Option<(Ticks, Option<Ticks>)>,
+    /// First byte offered to the socket.
+    pub send_start: Option<Ticks>,
+    /// Last byte accepted by the kernel.
+    pub send_end: Option<Ticks>,
+    /// Receive stamps, indexed by [`StampKind`].
+    pub stamps: [Option<Stamp>; StampKind::COUNT],
+    /// Whether a read with bytes came without a kernel stamp.
+    pub user_stamps_only: bool,
+    /// What the first output chunk carried.
+    pub first_output_kind: Option<OutputKind>,
+    /// Whether more than one choice index was seen.
+    pub several_choices: bool,
+    /// Counts.
+    pub counters: Counters,
+    /// Token counts.
+    pub usage: Usage,
+    /// Finish reasons.
+    pub finish: FinishReasons,
+    /// A declared or chunked body was cut after the terminal.
+    pub cut_after_terminal: bool,
+    /// The first event was a chunk that announces only a role.
+    pub role_chunk_first: bool,
+    /// What is known about a failure.
+    pub error: Option<Box<ErrorDetail>>,
+    /// The visible text, when it was asked for.
+    pub text: Option<Box<CapturedText>>,
+}
+
+/// Visible text kept for canaries and controlled output.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CapturedText {
+    /// The text so far.
+    pub text: String,
+    /// Whether a chunk did not fit.
+    pub truncated: bool,
+}
+
+impl RequestRecord {
+    /// A record of a request that has not begun.
+    #[must_use]
+    pub fn new(index: u64, phase: Phase, slot: u32, due: Ticks) -> Self {
+        Self {
+            serial: 0,
+            index,
+            phase,
+            slot,
+            connection_id: 0,
+            connection_use: 0,
+            stale_connections: 0,
+            outcome: Outcome::Internal,
+            http_status: None,
+            due,
+            connect: None,
+            send_start: None,
+            send_end: None,
+            stamps: [None; StampKind::COUNT],
+            user_stamps_only: false,
+            first_output_kind: None,
+            several_choices: false,
+            counters: Counters::default(),
+            usage: Usage::default(),
+            finish: FinishReasons::default(),
+            cut_after_terminal: false,
+            role_chunk_first: false,
+            error: None,
+            text: None,
+        }
+    }
+
+    /// The stamp of one kind.
+    #[must_use]
+    pub fn stamp(&self, kind: StampKind) -> Option<Stamp> {
+        self.stamps.get(kind as usize).copied().flatten()
+    }
+
+    /// Sets a stamp.
+    pub fn set(&mut self, kind: StampKind, stamp: Stamp) {
+        if let Some(place) = self.stamps.get_mut(kind as usize) {
+            *place = Some(stamp);
+        }
+    }
+
+    /// Sets a stamp unless it is set already.
+    pub fn set_first(&mut self, kind: StampKind, stamp: Stamp) {
+        if let Some(place) = self.stamps.get_mut(kind as usize) {
+            place.get_or_insert(stamp);
+        }
+    }
+}
+
+impl OutputKind {
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reasoning => "reasoning",
+            Self::Content => "content",
+            Self::ToolCall => "tool_call",
+            Self::Refusal => "refusal",
+        }
+    }
+}
+
+impl Phase {
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warmup => "warmup",
+            Self::Measured => "measured",
+            Self::Drain => "drain",
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Quantities with units, their only parser and their only formatter. Imports nothing.
+//!
+//! Re-exports only; see [`time`].
+
+pub mod time;
+
+pub use time::{Nanos, Ticks, UnixNanos};
