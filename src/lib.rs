@@ -11,6 +11,7 @@
 //! Rooms and their layers are listed in `docs/ARCHITECTURE.md`; a room imports only lower layers, and
 //! `tests/tidy.rs` fails when one does not.
 
+pub mod clock;
 pub mod config;
 pub mod exit;
 pub mod metrics;

@@ -1,0 +1,247 @@
+//! Ticks and kernel stamps on one axis: nanoseconds of CLOCK_MONOTONIC since the run's zero.
+//!
+//! Between two anchors the scale is linear; before the first and after the last the nearest pair is extended. A kernel
+//! stamp is moved by the offset of the wall clock that held when it was made: the one of the anchors around it that
+//! puts it before its own user-space reading, which decides the case of a step between two anchors.
+
+use crate::clock::Anchor;
+use crate::units::{Nanos, Ticks, UnixNanos};
+
+/// A change of the wall clock's offset beyond this is a step, not reading noise (anchors are good to about 100 ns;
+/// the kernel keeps both clocks at the same rate).
+const STEP: Nanos = Nanos(100_000);
+
+/// How far a kernel stamp may seem to lie after the user-space reading of the same read before another offset is
+/// tried: the noise of two brackets.
+const STAMP_NOISE: Nanos = Nanos(2_000);
+
+/// The anchors of a run, in order, and the run's zero.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    anchors: Vec<Anchor>,
+    zero: Nanos,
+}
+
+/// What the end of the run says about the clock.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClockCheck {
+    /// Largest deviation of an anchor from the line through its neighbours, parts per million of the distance
+    /// between them; `None` with fewer than three anchors.
+    pub drift_ppm: Option<f64>,
+    /// Largest deviation of an anchor from the line through its neighbours.
+    pub error: Option<Nanos>,
+    /// Anchors at which the counter or CLOCK_MONOTONIC had gone back.
+    pub inversions: u64,
+    /// Steps of the wall clock.
+    pub wall_steps: u64,
+}
+
+impl Timeline {
+    /// A timeline whose zero is the first anchor.
+    #[must_use]
+    pub fn new(first: Anchor) -> Self {
+        Self { anchors: vec![first], zero: first.monotonic }
+    }
+
+    /// Adds an anchor taken after all others.
+    pub fn push(&mut self, anchor: Anchor) {
+        self.anchors.push(anchor);
+    }
+
+    /// CLOCK_MONOTONIC at the run's zero.
+    #[must_use]
+    pub fn zero_monotonic(&self) -> Nanos {
+        self.zero
+    }
+
+    /// CLOCK_REALTIME at the run's zero.
+    #[must_use]
+    pub fn zero_unix(&self) -> Nanos {
+        Nanos(self.zero.0.saturating_add(self.first().wall_offset.0))
+    }
+
+    /// CLOCK_REALTIME at an instant of the run, by the offset at the run's start: steps of the wall clock during the
+    /// run do not show.
+    #[must_use]
+    pub fn unix_at(&self, at: Nanos) -> Nanos {
+        Nanos(self.zero_unix().0.saturating_add(at.0))
+    }
+
+    /// The counter at the newest anchor: what is not later can be scaled for good.
+    #[must_use]
+    pub fn covered_until(&self) -> Ticks {
+        self.last().ticks
+    }
+
+    /// A counter reading on the run's axis.
+    #[must_use]
+    pub fn at(&self, ticks: Ticks) -> Nanos {
+        let (a, b) = self.around(ticks);
+        Nanos(interpolate(a, b, ticks).saturating_sub(self.zero.0))
+    }
+
+    /// A kernel stamp on the run's axis. `user` is the reading right after the receive call that brought it.
+    #[must_use]
+    pub fn kernel_at(&self, stamp: UnixNanos, user: Ticks) -> Nanos {
+        let seen = self.at(user);
+        let (a, b) = self.around(user);
+        let by = |anchor: &Anchor| {
+            Nanos(stamp.get().saturating_sub(anchor.wall_offset.0).saturating_sub(self.zero.0))
+        };
+        let (first, second) = (by(a), by(b));
+        if (second.0 - first.0).abs() < STEP.0 {
+            return second;
+        }
+        // The wall clock was stepped between the two anchors. A stamp is made before its read, so the later of the
+        // candidates that are not after the read is the one.
+        let plausible = |n: &Nanos| n.0 <= seen.0.saturating_add(STAMP_NOISE.0);
+        [first, second].into_iter().filter(plausible).max().unwrap_or(seen)
+    }
+
+    /// Judges the anchors: see [`ClockCheck`].
+    #[must_use]
+    pub fn check(&self) -> ClockCheck {
+        let mut check = ClockCheck { drift_ppm: None, error: None, inversions: 0, wall_steps: 0 };
+        for pair in self.anchors.windows(2) {
+            if let [a, b] = pair {
+                check.inversions += u64::from(b.ticks < a.ticks || b.monotonic < a.monotonic);
+                check.wall_steps += u64::from((b.wall_offset.0 - a.wall_offset.0).abs() >= STEP.0);
+            }
+        }
+        for three in self.anchors.windows(3) {
+            if let [a, b, c] = three {
+                let error = Nanos((interpolate(a, c, b.ticks) - b.monotonic.0).abs());
+                let span = Nanos(c.monotonic.0 - a.monotonic.0);
+                if span.0 > 0 {
+                    let ppm = error.as_secs_f64() / span.as_secs_f64() * 1e6;
+                    check.drift_ppm = Some(check.drift_ppm.map_or(ppm, |x: f64| x.max(ppm)));
+                    check.error = Some(check.error.map_or(error, |x: Nanos| x.max(error)));
+                }
+            }
+        }
+        check
+    }
+
+    fn around(&self, ticks: Ticks) -> (&Anchor, &Anchor) {
+        let after = self.anchors.partition_point(|a| a.ticks <= ticks);
+        let high = after.clamp(1.min(self.anchors.len() - 1), self.anchors.len() - 1);
+        let low = high.saturating_sub(1);
+        (
+            self.anchors.get(low).unwrap_or_else(|| self.first()),
+            self.anchors.get(high).unwrap_or_else(|| self.last()),
+        )
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "a timeline is made with one anchor and never loses one")]
+    fn first(&self) -> &Anchor {
+        &self.anchors[0]
+    }
+
+    fn last(&self) -> &Anchor {
+        self.anchors.last().unwrap_or_else(|| self.first())
+    }
+}
+
+/// The instant of `ticks` on the line through two anchors, in whole nanoseconds, rounded towards the first anchor.
+/// With one anchor (or two of the same instant) a tick counts as a nanosecond.
+#[expect(clippy::cast_possible_truncation, reason = "the quotient is below the span of the run")]
+fn interpolate(a: &Anchor, b: &Anchor, ticks: Ticks) -> i64 {
+    let run = i128::from(b.ticks.0) - i128::from(a.ticks.0);
+    let rise = i128::from(b.monotonic.0) - i128::from(a.monotonic.0);
+    let offset = i128::from(ticks.0) - i128::from(a.ticks.0);
+    let (rise, run) = if run > 0 { (rise, run) } else { (1, 1) };
+    a.monotonic.0.saturating_add((offset * rise / run) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    fn anchor(ticks: u64, monotonic: i64, wall_offset: i64) -> Anchor {
+        Anchor {
+            ticks: Ticks(ticks),
+            monotonic: Nanos(monotonic),
+            wall_offset: Nanos(wall_offset),
+            width: Ticks(1),
+        }
+    }
+
+    fn line(anchors: &[Anchor]) -> Timeline {
+        let mut timeline = Timeline::new(anchors[0]);
+        anchors[1..].iter().for_each(|a| timeline.push(*a));
+        timeline
+    }
+
+    #[test]
+    fn ticks_are_interpolated_between_anchors_and_extended_beyond_them() {
+        let t = line(&[anchor(1000, 5000, 0), anchor(3000, 6000, 0), anchor(4000, 7000, 0)]);
+        assert_eq!(t.at(Ticks(1000)), Nanos(0));
+        assert_eq!(t.at(Ticks(2000)), Nanos(500));
+        assert_eq!(t.at(Ticks(3500)), Nanos(1500));
+        assert_eq!(t.at(Ticks(5000)), Nanos(3000));
+        assert_eq!(t.at(Ticks(0)), Nanos(-500));
+        assert_eq!(t.check().inversions, 0);
+    }
+
+    #[test]
+    fn one_anchor_alone_still_orders_readings() {
+        let t = line(&[anchor(1000, 5000, 0)]);
+        assert!(t.at(Ticks(1001)) > t.at(Ticks(1000)));
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_moves_no_stamp() {
+        let hour = 3_600 * Nanos::PER_SECOND;
+        for step in [hour, -2 * hour] {
+            // Ticks are nanoseconds here; the wall clock is stepped at 1.5 s, anchors stand at 1 s and 2 s.
+            let s = Nanos::PER_SECOND;
+            let t = line(&[
+                anchor(0, 0, 1000 * s),
+                anchor(s.cast_unsigned(), s, 1000 * s),
+                anchor((2 * s).cast_unsigned(), 2 * s, 1000 * s + step),
+            ]);
+            for (at, offset) in [(s + 100_000, 1000 * s), (s + 900_000_000, 1000 * s + step)] {
+                let stamp = UnixNanos::new(at + offset).unwrap();
+                assert_eq!(
+                    t.kernel_at(stamp, Ticks((at + 8_000).cast_unsigned())),
+                    Nanos(at),
+                    "step {step} at {at}"
+                );
+            }
+            assert_eq!(t.check().wall_steps, 1);
+        }
+    }
+
+    #[test]
+    fn a_bent_clock_is_seen() {
+        let s = Nanos::PER_SECOND;
+        let t = line(&[
+            anchor(0, 0, 0),
+            anchor(s.cast_unsigned(), s + 1_000, 0),
+            anchor((2 * s).cast_unsigned(), 2 * s, 0),
+        ]);
+        let check = t.check();
+        assert_eq!(check.error, Some(Nanos(1_000)));
+        assert!((check.drift_ppm.unwrap() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_real_timeline_agrees_with_the_kernel_between_its_anchors() {
+        let clock = Clock::new();
+        let mut t = Timeline::new(clock.anchor());
+        let mut readings = Vec::new();
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let reading = clock.anchor();
+            readings.push(reading);
+        }
+        t.push(clock.anchor());
+        let mut errors: Vec<i64> = readings
+            .iter()
+            .map(|r| (t.at(r.ticks).0 - (r.monotonic.0 - t.zero_monotonic().0)).abs())
+            .collect();
+        errors.sort_unstable();
+        assert!(errors[errors.len() / 2] < 1_000, "{errors:?}");
+    }
+}
