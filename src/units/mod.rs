@@ -1,7 +1,10 @@
 //! Quantities with units, their only parser and their only formatter. Imports nothing.
 //!
-//! Re-exports only; see [`time`].
+//! Re-exports only; see [`time`], [`quantity`] and [`text`].
 
+pub mod quantity;
+pub mod text;
 pub mod time;
 
+pub use quantity::{Bytes, PerSecond};
 pub use time::{Nanos, Ticks, UnixNanos};
