@@ -11,9 +11,11 @@
 //! Rooms and their layers are listed in `docs/ARCHITECTURE.md`; a room imports only lower layers, and
 //! `tests/tidy.rs` fails when one does not.
 
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod exit;
 pub mod metrics;
 pub mod record;
+pub mod schedule;
 pub mod units;

@@ -5,9 +5,11 @@
 
 pub mod outcome;
 pub mod request;
+pub mod ring;
 
 pub use outcome::Outcome;
 pub use request::{
-    ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,
+    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,
     StampKind, Usage,
 };
+pub use ring::{Inlet, Outlet, rings};

@@ -1,0 +1,211 @@
+//! One connection of a slot: its socket, what it is doing, and the exchange on it.
+
+use bytes::Bytes;
+use nix::errno::Errno;
+
+use crate::client::exchange::{Exchange, Progress};
+use crate::client::socket::StreamSocket;
+use crate::clock::{Clock, Rate};
+use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
+use crate::units::{Nanos, Ticks, UnixNanos};
+
+/// A kept connection that was idle longer is not used again when the server did not say how long it keeps it: the
+/// shortest default in use is 5 s (uvicorn, llama.cpp), and a request must not race the server's close.
+const DEFAULT_KEEP_ALIVE: Nanos = Nanos::from_secs(4);
+
+/// Safety distance to a keep-alive time that the server announced.
+const KEEP_ALIVE_MARGIN: Nanos = Nanos::from_secs(1);
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket.
+    Closed,
+    /// The handshake is under way.
+    Connecting,
+    /// A request is being written or its answer read.
+    Busy,
+    /// The answer's terminal was read, its body is not complete yet: the slot is free, the connection is not.
+    Draining {
+        /// When the terminal was read.
+        since: Ticks,
+        /// When the rest is given up.
+        until: Ticks,
+    },
+    /// Ready for a request.
+    Idle,
+}
+
+/// A connection and the exchange on it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: Option<StreamSocket>,
+    pub(crate) state: State,
+    /// Number of the connection in the run.
+    pub(crate) id: u64,
+    /// Requests it carried before the present one.
+    pub(crate) uses: u32,
+    /// When the present request began on it: the start of connecting, or of sending.
+    pub(crate) began: Ticks,
+    /// When a byte last came or went.
+    pub(crate) last_byte: Ticks,
+    /// What is in the next read arrived after this.
+    pub(crate) not_before: Ticks,
+    /// Its earliest entry among the deadlines.
+    pub(crate) armed: Option<Ticks>,
+    /// Tells events of this socket from late ones of an earlier socket in the same place.
+    generation: u32,
+    index: usize,
+    idle_since: Ticks,
+    keep_alive: Nanos,
+    exchange: Exchange,
+}
+
+impl Connection {
+    pub(crate) fn new(capture_limit: Option<usize>) -> Self {
+        Self {
+            socket: None,
+            state: State::Closed,
+            id: 0,
+            uses: 0,
+            began: Ticks(0),
+            last_byte: Ticks(0),
+            not_before: Ticks(0),
+            armed: None,
+            generation: 0,
+            index: 0,
+            idle_since: Ticks(0),
+            keep_alive: DEFAULT_KEEP_ALIVE,
+            exchange: Exchange::new(capture_limit),
+        }
+    }
+
+    /// Takes a socket that is being connected; returns the token of its events.
+    pub(crate) fn open(&mut self, socket: StreamSocket, id: u64, index: usize) -> u64 {
+        self.socket = Some(socket);
+        self.state = State::Connecting;
+        self.id = id;
+        self.uses = 0;
+        self.index = index;
+        self.keep_alive = DEFAULT_KEEP_ALIVE;
+        self.generation = self.generation.wrapping_add(1);
+        self.token()
+    }
+
+    /// Closes the socket; the kernel forgets its events.
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.state = State::Closed;
+    }
+
+    fn token(&self) -> u64 {
+        // An index is far below 2^31 (it is bounded by the descriptors of a process).
+        (u64::from(self.generation) << 32) | (self.index as u64 & u64::from(u32::MAX))
+    }
+
+    /// The place of the connection whose event this is.
+    pub(crate) fn index_of(token: u64) -> Option<usize> {
+        usize::try_from(token & u64::from(u32::MAX)).ok()
+    }
+
+    /// Whether an event is of the present socket.
+    pub(crate) fn is_token(&self, token: u64) -> bool {
+        self.socket.is_some() && self.token() == token
+    }
+
+    /// Begins a request.
+    pub(crate) fn begin(&mut self, bytes: Bytes, record: RequestRecord, now: Ticks) {
+        self.began = now;
+        self.last_byte = now;
+        self.not_before = now;
+        self.exchange.begin(bytes, record);
+    }
+
+    /// The handshake is done.
+    pub(crate) fn connected(&mut self, now: Ticks) {
+        self.state = State::Busy;
+        self.last_byte = now;
+        self.exchange.connected(now);
+    }
+
+    /// Whether part of the request is not written yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(self.state, State::Busy) && !self.exchange.unsent().is_empty()
+    }
+
+    /// Writes what the kernel takes.
+    pub(crate) fn write(&mut self, clock: &Clock) -> Result<(), Errno> {
+        let Some(socket) = self.socket.as_ref() else { return Err(Errno::EBADF) };
+        while !self.exchange.unsent().is_empty() {
+            let before = clock.ticks();
+            match socket.send(self.exchange.unsent()) {
+                Ok(taken) => {
+                    self.last_byte = clock.ticks();
+                    self.exchange.sent(taken, before, self.last_byte);
+                }
+                Err(Errno::EINTR) => {}
+                Err(error) => {
+                    self.exchange.offered(before);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what one read brought.
+    #[inline]
+    pub(crate) fn on_read(
+        &mut self,
+        bytes: &[u8],
+        kernel: Option<UnixNanos>,
+        user: Ticks,
+        outlet: &mut Outlet,
+    ) -> Progress {
+        self.last_byte = user;
+        if matches!(self.state, State::Idle) {
+            return Progress::Unexpected;
+        }
+        self.exchange.on_read(bytes, Stamp { user, kernel }, self.not_before, outlet)
+    }
+
+    /// The peer closed its side.
+    pub(crate) fn on_end_of_stream(&mut self, now: Ticks, outlet: &mut Outlet) -> Progress {
+        self.exchange.on_end_of_stream(now, outlet)
+    }
+
+    /// The connection broke.
+    pub(crate) fn on_reset(&mut self, error: Errno, now: Ticks) -> Progress {
+        self.exchange.on_reset(error.desc(), now)
+    }
+
+    /// Ends the exchange as it stands and gives its record.
+    pub(crate) fn finish(&mut self, now: Ticks) -> Option<RequestRecord> {
+        self.uses = self.uses.saturating_add(1);
+        self.idle_since = now;
+        if let Some(span) = self.exchange.announced_keep_alive() {
+            self.keep_alive = Nanos(span.0.saturating_sub(KEEP_ALIVE_MARGIN.0).max(0));
+        }
+        self.exchange.finish(now)
+    }
+
+    /// Ends the exchange with an outcome of our own and gives its record.
+    pub(crate) fn give_up(&mut self, outcome: Outcome, message: &str, now: Ticks) -> Option<RequestRecord> {
+        self.exchange.give_up(outcome, message, now);
+        self.finish(now)
+    }
+
+    /// Whether the answer read so far allows to keep the connection, once its body is complete.
+    pub(crate) fn may_be_reused(&self) -> bool {
+        self.exchange.may_be_reused()
+    }
+
+    /// Whether a kept connection can carry a request now: the server has not closed it, and is not about to.
+    pub(crate) fn fit_for_reuse(&self, now: Ticks, rate: Rate) -> bool {
+        // In the turn in which it became idle the socket was just read empty; a look at it would cost a system call
+        // per request at full speed.
+        now == self.idle_since
+            || (rate.nanos(Ticks(now.0.saturating_sub(self.idle_since.0))) < self.keep_alive
+                && self.socket.as_ref().is_some_and(StreamSocket::is_quiet))
+    }
+}

@@ -1,0 +1,262 @@
+//! One request and its answer as a state machine over bytes and stamps: no socket, no clock, no wait.
+//!
+//! It hands bytes out until the request is written, takes bytes in until the answer is complete, gives every event the
+//! stamp of the read that completed it, and fills the record.
+
+use bytes::Bytes;
+
+use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
+use crate::units::{Nanos, Ticks};
+use crate::wire::dialect::EventMeaning;
+use crate::wire::response::{Marks, Reading, ResponseReader};
+
+/// Where an exchange stands after a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More bytes are to come.
+    Going,
+    /// The terminal was read; the body is not complete yet.
+    Terminal,
+    /// The answer is complete.
+    Complete,
+    /// The answer is over and the connection is of no use any more.
+    Failed,
+    /// Bytes came although nothing was asked.
+    Unexpected,
+}
+
+/// The exchange on a connection. Its storage is reused by every request of the connection.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    request: Bytes,
+    record: Option<RequestRecord>,
+    reader: ResponseReader,
+    /// Stamp of the newest read with bytes, and what it cannot be before.
+    last_read: Option<(Stamp, Ticks)>,
+    /// When the answer ended.
+    end: Option<Stamp>,
+    /// An ending that came from outside the answer.
+    verdict: Option<(Outcome, String)>,
+}
+
+/// Turns the reader's marks into stamps. Lives for one read.
+struct Stamper<'a> {
+    record: &'a mut RequestRecord,
+    outlet: &'a mut Outlet,
+    stamp: Stamp,
+    not_before: Ticks,
+    /// The newest event of the read, if it is an output chunk: only the last event of a read has a stamp of its own.
+    newest: Option<ChunkStamp>,
+    outputs: u64,
+}
+
+impl Exchange {
+    pub(crate) fn new(capture_limit: Option<usize>) -> Self {
+        Self {
+            request: Bytes::new(),
+            record: None,
+            reader: ResponseReader::new(capture_limit),
+            last_read: None,
+            end: None,
+            verdict: None,
+        }
+    }
+
+    /// Takes a request to write and the record to fill.
+    pub(crate) fn begin(&mut self, request: Bytes, record: RequestRecord) {
+        self.request = request;
+        self.record = Some(record);
+        self.reader.start();
+        self.last_read = None;
+        self.end = None;
+        self.verdict = None;
+    }
+
+    /// The connection was made for this request.
+    pub(crate) fn connected(&mut self, now: Ticks) {
+        if let Some((_, done)) = self.record.as_mut().and_then(|r| r.connect.as_mut()) {
+            *done = Some(now);
+        }
+    }
+
+    /// What is still to be written.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.request
+    }
+
+    /// Bytes were offered to the socket, for the first time or again.
+    pub(crate) fn offered(&mut self, before: Ticks) {
+        if let Some(record) = self.record.as_mut() {
+            record.send_start.get_or_insert(before);
+        }
+    }
+
+    /// The kernel took bytes between two readings.
+    pub(crate) fn sent(&mut self, taken: usize, before: Ticks, after: Ticks) {
+        self.offered(before);
+        let taken = taken.min(self.request.len());
+        // The last view of the bytes is dropped with them: a prompt is not held while its answer streams.
+        drop(self.request.split_to(taken));
+        if let Some(record) = self.record.as_mut() {
+            record.counters.bytes_sent += taken as u64;
+            if self.request.is_empty() {
+                record.send_end = Some(after);
+                self.request = Bytes::new();
+            }
+        }
+    }
+
+    /// Takes in what one read brought.
+    #[inline]
+    pub(crate) fn on_read(
+        &mut self,
+        bytes: &[u8],
+        stamp: Stamp,
+        not_before: Ticks,
+        outlet: &mut Outlet,
+    ) -> Progress {
+        let Some(record) = self.record.as_mut() else { return Progress::Unexpected };
+        record.counters.reads += 1;
+        record.counters.bytes_received += bytes.len() as u64;
+        record.user_stamps_only |= stamp.kernel.is_none();
+        self.last_read = Some((stamp, not_before));
+        let mut stamper = Stamper { record, outlet, stamp, not_before, newest: None, outputs: 0 };
+        let reading = self.reader.read(bytes, &mut stamper);
+        stamper.close();
+        self.progress(reading, stamp)
+    }
+
+    /// The peer closed its side.
+    pub(crate) fn on_end_of_stream(&mut self, now: Ticks, outlet: &mut Outlet) -> Progress {
+        let Some(record) = self.record.as_mut() else { return Progress::Failed };
+        // An end of stream is no read with bytes: it has no kernel stamp of its own. An event that it completes came
+        // with the read before.
+        let end = Stamp { user: now, kernel: None };
+        let (stamp, not_before) = self.last_read.unwrap_or((end, now));
+        let mut stamper = Stamper { record, outlet, stamp, not_before, newest: None, outputs: 0 };
+        let reading = self.reader.end_of_stream(&mut stamper);
+        stamper.close();
+        self.progress(reading, end)
+    }
+
+    /// The connection broke.
+    pub(crate) fn on_reset(&mut self, message: &str, now: Ticks) -> Progress {
+        let reading = self.reader.reset(message);
+        self.progress(reading, Stamp { user: now, kernel: None })
+    }
+
+    fn progress(&mut self, reading: Reading, stamp: Stamp) -> Progress {
+        match reading {
+            Reading::Going if self.reader.terminal_seen() => Progress::Terminal,
+            Reading::Going => Progress::Going,
+            Reading::Complete => {
+                self.end.get_or_insert(stamp);
+                Progress::Complete
+            }
+            Reading::Failed => {
+                self.end.get_or_insert(stamp);
+                Progress::Failed
+            }
+        }
+    }
+
+    /// Ends the exchange for a reason outside the answer: a deadline, the run's end, a failed connect.
+    pub(crate) fn give_up(&mut self, outcome: Outcome, message: &str, now: Ticks) {
+        self.end.get_or_insert(Stamp { user: now, kernel: None });
+        self.verdict.get_or_insert((outcome, message.to_owned()));
+    }
+
+    /// Whether the connection can carry another request once the body is complete.
+    pub(crate) fn may_be_reused(&self) -> bool {
+        self.request.is_empty() && self.reader.may_keep_alive()
+    }
+
+    /// How long the server said it keeps an idle connection.
+    pub(crate) fn announced_keep_alive(&self) -> Option<Nanos> {
+        self.reader.announced_keep_alive()
+    }
+
+    /// Ends the exchange and gives the record; `None` when there is none.
+    pub(crate) fn finish(&mut self, now: Ticks) -> Option<RequestRecord> {
+        let mut record = self.record.take()?;
+        self.request = Bytes::new();
+        record.set(StampKind::End, self.end.take().unwrap_or(Stamp { user: now, kernel: None }));
+        record.http_status = self.reader.http_status();
+        self.reader.fill(&mut record);
+        let (outcome, detail) = self.conclude();
+        record.outcome = outcome;
+        record.error = detail.map(Box::new);
+        Some(record)
+    }
+
+    /// The ending: what the answer itself decided comes before what came from outside.
+    fn conclude(&mut self) -> (Outcome, Option<ErrorDetail>) {
+        let decided = self.reader.conclude();
+        match (self.verdict.take(), decided) {
+            (_, Some(decided)) => decided,
+            (Some((outcome, message)), None) => {
+                let detail = (!message.is_empty()).then(|| ErrorDetail { message, ..ErrorDetail::default() });
+                (outcome, detail)
+            }
+            (None, None) => (Outcome::Internal, None),
+        }
+    }
+}
+
+impl Marks for Stamper<'_> {
+    fn first_byte(&mut self) {
+        self.record.set_first(StampKind::FirstByte, self.stamp);
+    }
+
+    fn head_done(&mut self) {
+        self.record.set_first(StampKind::HeadDone, self.stamp);
+    }
+
+    #[inline]
+    fn event(&mut self, meaning: &EventMeaning) {
+        self.flush(false);
+        self.record.set_first(StampKind::FirstEvent, self.stamp);
+        if meaning.terminal {
+            self.record.set_first(StampKind::Terminal, self.stamp);
+        }
+        let Some(kind) = meaning.output else { return };
+        self.record.set_first(StampKind::FirstOutput, self.stamp);
+        self.record.set(StampKind::LastOutput, self.stamp);
+        for (seen, stamp) in [
+            (meaning.reasoning, StampKind::FirstReasoning),
+            (meaning.content, StampKind::FirstContent),
+            (meaning.tool_call, StampKind::FirstToolCall),
+        ] {
+            if seen {
+                self.record.set_first(stamp, self.stamp);
+            }
+        }
+        self.record.first_output_kind.get_or_insert(kind);
+        self.outputs += 1;
+        if self.outputs > 1 {
+            self.record.counters.coalesced_chunks += 1;
+        }
+        self.newest = Some(ChunkStamp {
+            serial: self.record.serial,
+            stamp: self.stamp,
+            not_before: self.not_before,
+            choice: meaning.choice,
+            ends_read: false,
+            kind,
+        });
+    }
+}
+
+impl Stamper<'_> {
+    /// The read is over: its last event, if it was output, has the stamp of the read as its own.
+    fn close(mut self) {
+        self.flush(true);
+    }
+
+    #[inline]
+    fn flush(&mut self, ends_read: bool) {
+        if let Some(chunk) = self.newest.take() {
+            self.outlet.chunk(ChunkStamp { ends_read, ..chunk });
+        }
+    }
+}

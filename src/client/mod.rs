@@ -1,0 +1,24 @@
+//! The only room with client sockets: pinned workers, one epoll loop each, connections that never move.
+//!
+//! A worker knows bytes, stamps and outcomes; it knows no metric, no histogram, no document and no terminal.
+//!
+//! ```text
+//! supply ─► worker: slot ─► connection (socket) ─► exchange (sans-IO) ─► record ─► ring
+//! ```
+
+pub mod affinity;
+mod connection;
+mod exchange;
+pub mod limits;
+pub mod pool;
+pub mod probe;
+pub mod resolve;
+pub mod setup;
+mod socket;
+pub mod stamps;
+mod timers;
+mod worker;
+
+pub use pool::{Pool, PoolError};
+pub use setup::{Reuse, WorkerHealth, WorkerSetup};
+pub use worker::StopSignal;

@@ -1,0 +1,209 @@
+//! One non-blocking TCP socket with receive timestamps: made, connected, written, read. No protocol here.
+
+use std::io::IoSliceMut;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, TimestampingFlag, Timestamps, recvmsg, send, setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::record::Outcome;
+use crate::units::{Nanos, UnixNanos};
+
+/// One read takes at most this much: larger than what a loopback segment burst of a token stream brings, small enough
+/// to stay in the second-level cache.
+pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// A connected, or connecting, stream socket.
+#[derive(Debug)]
+pub(crate) struct StreamSocket {
+    socket: Socket,
+}
+
+/// What one receive call brought.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    /// Bytes now in the buffer; 0 is the end of the stream.
+    pub(crate) len: usize,
+    /// The kernel's stamp of the last segment in it.
+    pub(crate) kernel: Option<UnixNanos>,
+}
+
+/// The reused buffers of a worker's receive calls.
+#[derive(Debug)]
+pub(crate) struct ReadBuffer {
+    /// Where bytes go.
+    pub(crate) bytes: Vec<u8>,
+    control: Vec<u8>,
+}
+
+impl ReadBuffer {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; READ_BUFFER_BYTES], control: nix::cmsg_space!([TimeSpec; 3], [u8; 64]) }
+    }
+}
+
+impl StreamSocket {
+    /// Makes a socket and starts to connect it. The flag says whether it is connected already (loopback may be).
+    ///
+    /// # Errors
+    /// What the kernel says; [`connect_outcome`] gives its meaning.
+    pub(crate) fn connect(address: SocketAddr, kernel_stamps: bool) -> Result<(Self, bool), Errno> {
+        let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let made = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP));
+        let socket = made.map_err(|e| errno(&e))?;
+        // A small request must not wait for the answer to an earlier segment.
+        socket.set_tcp_nodelay(true).map_err(|e| errno(&e))?;
+        if kernel_stamps {
+            request_stamps(&socket)?;
+        }
+        let connected = match socket.connect(&address.into()) {
+            Ok(()) => true,
+            Err(e) if errno(&e) == Errno::EINPROGRESS => false,
+            Err(e) => return Err(errno(&e)),
+        };
+        Ok((Self { socket }, connected))
+    }
+
+    /// The pending error of the socket, if any: after a connect in progress became writable, its result.
+    pub(crate) fn take_error(&self) -> Result<(), Errno> {
+        match self.socket.take_error() {
+            Ok(None) => Ok(()),
+            Ok(Some(e)) | Err(e) => Err(errno(&e)),
+        }
+    }
+
+    /// Offers bytes to the kernel; how many it took.
+    #[inline]
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        send(self.socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT)
+    }
+
+    /// One receive call into the reused buffer, with the kernel's stamp where the socket asked for stamps.
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut ReadBuffer) -> Result<Received, Errno> {
+        let ReadBuffer { bytes, control } = buffer;
+        let mut slices = [IoSliceMut::new(bytes)];
+        let message =
+            recvmsg::<()>(self.socket.as_raw_fd(), &mut slices, Some(control), MsgFlags::MSG_DONTWAIT)?;
+        let kernel = message.cmsgs().ok().and_then(|mut all| {
+            all.find_map(|one| match one {
+                ControlMessageOwned::ScmTimestampsns(Timestamps { system, .. }) => unix(&system),
+                _ => None,
+            })
+        });
+        Ok(Received { len: message.bytes, kernel })
+    }
+
+    /// Whether a kept connection is still fit for a request: nothing to read and no end of stream.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        matches!(nix::sys::socket::recv(self.socket.as_raw_fd(), &mut byte, flags), Err(Errno::EAGAIN))
+    }
+}
+
+impl AsFd for StreamSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The ending that a failed connect means.
+pub(crate) fn connect_outcome(error: Errno) -> Outcome {
+    match error {
+        Errno::ECONNREFUSED => Outcome::ConnectRefused,
+        Errno::ETIMEDOUT => Outcome::TimeoutConnect,
+        Errno::EADDRNOTAVAIL | Errno::EADDRINUSE => Outcome::NoLocalPort,
+        Errno::EMFILE | Errno::ENFILE => Outcome::NoFileDescriptor,
+        _ => Outcome::ConnectFailed,
+    }
+}
+
+/// Asks for software receive stamps on a socket.
+pub(crate) fn request_stamps(socket: &impl AsFd) -> Result<(), Errno> {
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+    setsockopt(socket, sockopt::Timestamping, &flags)
+}
+
+fn unix(time: &TimeSpec) -> Option<UnixNanos> {
+    UnixNanos::new(time.tv_sec().saturating_mul(Nanos::PER_SECOND).saturating_add(time.tv_nsec()))
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)
+}
+
+/// Space for the three stamps of one control message is what [`ReadBuffer`] must hold at least.
+const _: () = assert!(size_of::<Timestamps>() == 3 * size_of::<TimeSpec>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    fn pair(kernel_stamps: bool) -> (StreamSocket, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, _) = StreamSocket::connect(listener.local_addr().unwrap(), kernel_stamps).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        (socket, peer)
+    }
+
+    fn receive_soon(socket: &StreamSocket, buffer: &mut ReadBuffer) -> Received {
+        for _ in 0..2_000 {
+            match socket.receive(buffer) {
+                Err(Errno::EAGAIN) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                other => return other.unwrap(),
+            }
+        }
+        panic!("nothing came in two seconds");
+    }
+
+    #[test]
+    fn bytes_and_end_of_stream_are_told_apart() {
+        let (socket, mut peer) = pair(false);
+        let mut buffer = ReadBuffer::new();
+        assert_eq!(socket.receive(&mut buffer).unwrap_err(), Errno::EAGAIN);
+        assert!(socket.is_quiet());
+        peer.write_all(b"hello").unwrap();
+        let got = receive_soon(&socket, &mut buffer);
+        assert_eq!(&buffer.bytes[..got.len], b"hello");
+        assert_eq!(got.kernel, None);
+        drop(peer);
+        assert_eq!(receive_soon(&socket, &mut buffer).len, 0);
+        assert!(!socket.is_quiet());
+    }
+
+    #[test]
+    fn a_refused_connect_is_told_apart() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let result = StreamSocket::connect(address, false).and_then(|(s, connected)| {
+            if !connected {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            s.take_error()
+        });
+        assert_eq!(connect_outcome(result.unwrap_err()), Outcome::ConnectRefused);
+    }
+
+    #[test]
+    fn the_kernel_stamps_what_it_receives() {
+        let (socket, mut peer) = pair(true);
+        let mut buffer = ReadBuffer::new();
+        // The first segments after the first socket asked for stamps may carry none.
+        let stamped = (0..200).find_map(|_| {
+            peer.write_all(b"x").unwrap();
+            receive_soon(&socket, &mut buffer).kernel
+        });
+        let clock = crate::clock::Clock::new();
+        let now = clock.anchor();
+        let age = now.monotonic.0 + now.wall_offset.0 - stamped.expect("a stamp in 200 reads").get();
+        assert!((0..Nanos::PER_SECOND * 10).contains(&age), "{age}");
+    }
+}
