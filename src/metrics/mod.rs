@@ -5,9 +5,13 @@ pub mod catalog;
 pub mod distribution;
 pub mod exact;
 pub mod formula;
+pub mod gaps;
 pub mod interval;
 pub mod quantile;
+pub mod rates;
 pub mod row;
+#[cfg(test)]
+mod testing;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};
