@@ -19,3 +19,4 @@ pub mod metrics;
 pub mod record;
 pub mod schedule;
 pub mod units;
+pub mod wire;
