@@ -138,7 +138,8 @@ impl Worker {
         rate: Rate,
     ) -> Result<Self, Errno> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(stop.wake.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP_TOKEN))?;
+        epoll
+            .add(stop.wake.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP_TOKEN))?;
         let slots = setup.slots;
         let connections =
             (0..slots * CONNECTIONS_PER_SLOT).map(|_| Connection::new(setup.capture_limit)).collect();
@@ -243,6 +244,7 @@ impl Worker {
         let first = slot * CONNECTIONS_PER_SLOT;
         let range = first..first + CONNECTIONS_PER_SLOT;
         let mut tail = None;
+        let mut oldest = (Ticks(u64::MAX), first);
         for index in range.clone() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             match connection.state {
@@ -253,7 +255,12 @@ impl Worker {
                     connection.close();
                     pending.stale += 1;
                 }
-                State::Draining { since, .. } if connection.may_be_reused() => tail = Some(since),
+                State::Draining { since, .. } => {
+                    oldest = oldest.min((since, index));
+                    if connection.may_be_reused() && self.setup.reuse == Reuse::Keep {
+                        tail = Some(since);
+                    }
+                }
                 _ => {}
             }
         }
@@ -267,11 +274,12 @@ impl Worker {
                 return;
             }
         }
-        // At most one connection drains; where both places are taken, the older tail is given up.
-        let vacant = range.clone().find(|i| self.connections.get(*i).is_some_and(|c| matches!(c.state, State::Closed)));
-        let index = vacant.unwrap_or_else(|| {
-            self.end_tail(first);
-            first
+        // Where both places wait for their last bytes, the older tail is given up.
+        let is_vacant =
+            |i: &usize| self.connections.get(*i).is_some_and(|c| matches!(c.state, State::Closed));
+        let index = range.clone().find(is_vacant).unwrap_or_else(|| {
+            self.end_tail(oldest.1);
+            oldest.1
         });
         self.connect(index, pending);
     }
@@ -292,7 +300,8 @@ impl Worker {
         };
         match StreamSocket::connect(address, self.setup.kernel_stamps) {
             Ok((socket, connected)) => {
-                let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+                let flags =
+                    EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
                 let token = connection.open(socket, id, index);
                 connection.begin(pending.request.bytes, record, began);
                 let added = connection
@@ -426,12 +435,10 @@ impl Worker {
         match (progress, connection.state) {
             (Progress::Going, _) => {}
             (Progress::Terminal, State::Busy) => {
+                // Even a connection that will not be used again gets the time for its last bytes: closing on them
+                // would reset it, and a server may take that for a client that gave up.
                 connection.state = State::Draining { since: now, until: Ticks(now.0 + self.limits.tail.0) };
-                if !connection.may_be_reused() || self.setup.reuse == Reuse::Fresh {
-                    self.end_tail(index);
-                } else {
-                    self.arm(index);
-                }
+                self.arm(index);
                 self.free.push((slot, now));
             }
             (Progress::Terminal, _) => {}
@@ -532,7 +539,12 @@ impl Worker {
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.armed = None;
             }
-            if self.slots.get(slot).and_then(|s| s.waiting.as_ref()).is_some_and(|(_, until)| *until <= self.now) {
+            if self
+                .slots
+                .get(slot)
+                .and_then(|s| s.waiting.as_ref())
+                .is_some_and(|(_, until)| *until <= self.now)
+            {
                 self.resume_waiting(slot);
             }
             let Some((deadline, outcome)) = self.deadline(index) else { continue };
@@ -549,13 +561,18 @@ impl Worker {
     /// When a connection's patience ends, and what it then means; `None` as the outcome is the end of a tail.
     fn deadline(&self, index: usize) -> Option<(Ticks, Option<Outcome>)> {
         let connection = self.connections.get(index)?;
-        let after = |start: Ticks, span: Ticks, outcome| (Ticks(start.0.saturating_add(span.0)), Some(outcome));
+        let after =
+            |start: Ticks, span: Ticks, outcome| (Ticks(start.0.saturating_add(span.0)), Some(outcome));
         let total = after(connection.began, self.limits.total, Outcome::TimeoutTotal);
         match connection.state {
             State::Closed | State::Idle => None,
             State::Draining { until, .. } => Some((until, None)),
-            State::Connecting => Some(total.min_by_time(after(connection.began, self.limits.connect, Outcome::TimeoutConnect))),
-            State::Busy => Some(total.min_by_time(after(connection.last_byte, self.limits.idle, Outcome::TimeoutIdle))),
+            State::Connecting => {
+                Some(total.min_by_time(after(connection.began, self.limits.connect, Outcome::TimeoutConnect)))
+            }
+            State::Busy => {
+                Some(total.min_by_time(after(connection.last_byte, self.limits.idle, Outcome::TimeoutIdle)))
+            }
         }
     }
 

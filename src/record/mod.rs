@@ -9,7 +9,7 @@ pub mod ring;
 
 pub use outcome::Outcome;
 pub use request::{
-    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,
-    StampKind, Usage,
+    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
+    RequestRecord, Stamp, StampKind, Usage,
 };
 pub use ring::{Inlet, Outlet, rings};

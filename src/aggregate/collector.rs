@@ -1,0 +1,187 @@
+//! Drains the workers' rings while the run goes on, off the worker cores.
+//!
+//! A record is scaled as soon as an anchor later than its end exists, so memory holds what is in flight and not the
+//! run's whole history of raw stamps. Every row and its output chunks go to a [`RowSink`] (the files); rows are kept for
+//! the summary too, chunks are not: there may be millions, and the summary reads them back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::aggregate::rows::{RequestFacts, Scaled, scale};
+use crate::clock::{Clock, Timeline};
+use crate::metrics::row::RequestRow;
+use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, StampKind};
+use crate::units::{Nanos, Ticks};
+
+/// Pause between two looks at the rings: a ring holds about a second at full speed, and 5 ms of two cores' time is
+/// nothing to a thread that sleeps.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Distance of anchors: long enough that 50 ns of reading noise are 0.2 ppm, short enough that slewing by NTP (at
+/// most 500 ppm) changes little between two.
+const ANCHOR_DISTANCE: Nanos = Nanos::from_millis(250);
+
+/// Takes every scaled request, in order of their ends.
+pub trait RowSink {
+    /// Why a row could not be taken; collecting goes on, the first error is kept.
+    type Error: Send + 'static;
+
+    /// Takes a row and its output chunks.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    fn row(&mut self, scaled: &Scaled) -> Result<(), Self::Error>;
+}
+
+/// Numbers of a run that is going on, for the progress view. Written by the collector only.
+#[derive(Debug, Default)]
+pub struct LiveCounts {
+    /// Requests that ended, any outcome.
+    pub ended: AtomicU64,
+    /// Requests that ended ok.
+    pub ok: AtomicU64,
+    /// Requests that failed.
+    pub failed: AtomicU64,
+    /// Output chunks.
+    pub chunks: AtomicU64,
+}
+
+/// What the collector is told.
+pub struct CollectorSetup<S> {
+    /// A worker's number and its rings.
+    pub inlets: Vec<(u32, Inlet)>,
+    /// The run's axis, with its first anchor.
+    pub timeline: Timeline,
+    /// Its own clock.
+    pub clock: Clock,
+    /// What the plan knows about a request.
+    pub facts: Box<dyn Fn(u64) -> RequestFacts + Send>,
+    /// Where rows go.
+    pub sink: S,
+    /// Live numbers.
+    pub live: Arc<LiveCounts>,
+    /// Set when the workers have ended: the rings are drained once more, then the collector ends.
+    pub finished: Arc<AtomicBool>,
+}
+
+/// What a run left behind.
+pub struct Collected<S: RowSink> {
+    /// Every request that was begun, in order of their ends.
+    pub rows: Vec<RequestRow>,
+    /// The axis, with all its anchors.
+    pub timeline: Timeline,
+    /// The sink.
+    pub sink: S,
+    /// The first error of the sink.
+    pub sink_error: Option<S::Error>,
+    /// Output chunks whose request record never came: only after a ring drop.
+    pub orphan_chunks: u64,
+}
+
+struct Collector<S: RowSink> {
+    setup: CollectorSetup<S>,
+    /// Chunks of requests in flight.
+    open: HashMap<(u32, u64), Vec<ChunkStamp>>,
+    /// Requests that ended after the newest anchor.
+    waiting: Vec<(u32, RequestRecord)>,
+    next_anchor: Nanos,
+    rows: Vec<RequestRow>,
+    sink_error: Option<S::Error>,
+}
+
+/// Collects until the workers have ended. Runs on a thread of its own.
+pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
+    let mut collector = Collector {
+        open: HashMap::new(),
+        waiting: Vec::new(),
+        next_anchor: Nanos(setup.clock.monotonic().0.saturating_add(ANCHOR_DISTANCE.0)),
+        rows: Vec::new(),
+        sink_error: None,
+        setup,
+    };
+    loop {
+        // Read before draining: what the workers wrote before they ended is then in the rings.
+        let last = collector.setup.finished.load(Ordering::Acquire);
+        collector.drain();
+        if last {
+            break;
+        }
+        collector.anchor_when_due();
+        std::thread::sleep(PAUSE);
+    }
+    collector.setup.timeline.push(collector.setup.clock.anchor());
+    collector.settle(true);
+    collector.finish()
+}
+
+impl<S: RowSink> Collector<S> {
+    /// Empties the rings.
+    fn drain(&mut self) {
+        for (worker, inlet) in &mut self.setup.inlets {
+            // Records first: the chunks of a request are written before its record, so whatever record is seen here
+            // has all its chunks in the other ring already.
+            while let Ok(record) = inlet.records.pop() {
+                self.waiting.push((*worker, record));
+            }
+            let mut count = 0;
+            while let Ok(chunk) = inlet.chunks.pop() {
+                self.open.entry((*worker, chunk.serial)).or_default().push(chunk);
+                count += 1;
+            }
+            self.setup.live.chunks.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    fn anchor_when_due(&mut self) {
+        let now = self.setup.clock.monotonic();
+        if now < self.next_anchor {
+            return;
+        }
+        self.next_anchor = Nanos(now.0.saturating_add(ANCHOR_DISTANCE.0));
+        self.setup.timeline.push(self.setup.clock.anchor());
+        self.settle(false);
+    }
+
+    /// Scales what an anchor covers; `all` takes the rest too.
+    fn settle(&mut self, all: bool) {
+        let covered = self.setup.timeline.covered_until();
+        let ended_by = |record: &RequestRecord| record.stamp(StampKind::End).map_or(Ticks(0), |s| s.user);
+        let waiting = std::mem::take(&mut self.waiting);
+        let (ready, later): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, record)| all || ended_by(record) <= covered);
+        self.waiting = later;
+        for (worker, record) in ready {
+            self.take(worker, record);
+        }
+    }
+
+    fn take(&mut self, worker: u32, record: RequestRecord) {
+        let chunks = self.open.remove(&(worker, record.serial)).unwrap_or_default();
+        let facts = (self.setup.facts)(record.index);
+        let scaled = scale(record, &chunks, worker, &self.setup.timeline, facts);
+        let live = &self.setup.live;
+        live.ended.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.setup.sink.row(&scaled) {
+            self.sink_error.get_or_insert(error);
+        }
+        let row = scaled.row;
+        if row.outcome == Outcome::Ok {
+            live.ok.fetch_add(1, Ordering::Relaxed);
+        } else if row.outcome.is_failed() {
+            live.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.rows.push(row);
+    }
+
+    fn finish(self) -> Collected<S> {
+        Collected {
+            rows: self.rows,
+            timeline: self.setup.timeline,
+            sink: self.setup.sink,
+            sink_error: self.sink_error,
+            orphan_chunks: self.open.values().map(|c| c.len() as u64).sum(),
+        }
+    }
+}

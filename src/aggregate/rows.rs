@@ -1,0 +1,148 @@
+//! From what a worker wrote down to a row on the run's axis.
+
+use crate::aggregate::chunk::OutputChunk;
+use crate::clock::Timeline;
+use crate::metrics::observe;
+use crate::metrics::row::{
+    CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
+};
+use crate::record::{CapturedText, ChunkStamp, RequestRecord, Stamp, StampKind};
+use crate::units::Nanos;
+
+/// What the plan knows about a request and a worker does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestFacts {
+    /// Context target.
+    pub planned_context_tokens: Option<u64>,
+    /// Output limit that was sent.
+    pub requested_max_tokens: Option<u64>,
+    /// The marker the answer must begin with.
+    pub canary_marker: Option<String>,
+    /// Words of controlled output, and whether they must be exact.
+    pub controlled_output: Option<(u64, bool)>,
+}
+
+/// A request's row and its output chunks, both on the run's axis.
+#[derive(Debug, Clone)]
+pub struct Scaled {
+    /// The row.
+    pub row: RequestRow,
+    /// Output chunks in order of arrival.
+    pub chunks: Vec<OutputChunk>,
+}
+
+/// Scales a record and its chunks.
+#[must_use]
+pub fn scale(
+    record: RequestRecord,
+    chunks: &[ChunkStamp],
+    worker: u32,
+    timeline: &Timeline,
+    facts: RequestFacts,
+) -> Scaled {
+    let source = if record.user_stamps_only { StampSource::User } else { StampSource::Kernel };
+    let at = |stamp: Stamp| match (source, stamp.kernel) {
+        (StampSource::Kernel, Some(kernel)) => timeline.kernel_at(kernel, stamp.user),
+        _ => timeline.at(stamp.user),
+    };
+    let user = |stamp: Stamp| timeline.at(stamp.user);
+    let scaled_chunks = chunks
+        .iter()
+        .map(|c| OutputChunk {
+            choice: c.choice,
+            kind: c.kind,
+            kernel: c.stamp.kernel.map(|kernel| timeline.kernel_at(kernel, c.stamp.user)),
+            user: user(c.stamp),
+            not_before: timeline.at(c.not_before),
+            ends_read: c.ends_read,
+        })
+        .collect();
+    let (output_tokens, output_token_source) = output_tokens(&record);
+    let (canary, controlled_output) = observations(record.text.as_deref(), &facts);
+    let row = RequestRow {
+        request_index: record.index,
+        slot: record.slot,
+        worker,
+        connection_id: record.connection_id,
+        connection_use: record.connection_use,
+        stale_connections: record.stale_connections,
+        phase: record.phase,
+        outcome: record.outcome,
+        http_status: record.http_status,
+        due: timeline.at(record.due),
+        dns: None,
+        connect_start: record.connect.map(|(start, _)| timeline.at(start)),
+        connect: record.connect.and_then(|(start, end)| timeline.at(end?).since(timeline.at(start))),
+        tls: None,
+        send_start: record.send_start.map(|t| timeline.at(t)),
+        send_end: record.send_end.map(|t| timeline.at(t)),
+        at: receive_stamps(&record, at),
+        user: receive_stamps(&record, user),
+        stamp_source: source,
+        first_output_kind: record.first_output_kind,
+        several_choices: record.several_choices,
+        one_output_read: one_output_read(&record),
+        counters: record.counters,
+        usage: record.usage,
+        output_tokens,
+        output_token_source,
+        finish_reasons: record.finish.iter().map(|(choice, text)| (choice, text.to_owned())).collect(),
+        planned_context_tokens: facts.planned_context_tokens,
+        requested_max_tokens: facts.requested_max_tokens,
+        canary,
+        controlled_output,
+        visible_content_truncated: record.text.as_ref().is_some_and(|t| t.truncated),
+        cut_after_terminal: record.cut_after_terminal,
+        role_chunk_first: record.role_chunk_first,
+        error: record.error.map(|e| *e),
+    };
+    Scaled { row, chunks: scaled_chunks }
+}
+
+fn receive_stamps(record: &RequestRecord, at: impl Fn(Stamp) -> Nanos) -> ReceiveStamps {
+    let of = |kind| record.stamp(kind).map(&at);
+    ReceiveStamps {
+        first_byte: of(StampKind::FirstByte),
+        head_done: of(StampKind::HeadDone),
+        first_event: of(StampKind::FirstEvent),
+        first_output: of(StampKind::FirstOutput),
+        first_reasoning: of(StampKind::FirstReasoning),
+        first_content: of(StampKind::FirstContent),
+        first_tool_call: of(StampKind::FirstToolCall),
+        last_output: of(StampKind::LastOutput),
+        terminal: of(StampKind::Terminal),
+        end: of(StampKind::End),
+    }
+}
+
+/// All stamps of a read are the same reading, so equal user readings mean one read.
+fn one_output_read(record: &RequestRecord) -> bool {
+    let user = |kind| record.stamp(kind).map(|s| s.user);
+    let first = user(StampKind::FirstOutput);
+    first.is_some() && first == user(StampKind::LastOutput)
+}
+
+/// The best count there is: the server's, else the content chunks, an estimate that is marked as one. A request that
+/// was cut has the chunks so far.
+fn output_tokens(record: &RequestRecord) -> (Option<u64>, TokenSource) {
+    match record.usage.completion_tokens {
+        Some(tokens) => (Some(tokens), TokenSource::Usage),
+        None if record.counters.output_chunks > 0 => {
+            (Some(record.counters.content_chunks), TokenSource::ContentChunks)
+        }
+        None => (None, TokenSource::Unknown),
+    }
+}
+
+/// Canary and controlled output are judged only where an answer came.
+fn observations(
+    text: Option<&CapturedText>,
+    facts: &RequestFacts,
+) -> (Option<CanaryObservation>, Option<ControlledOutputObservation>) {
+    let Some(text) = text else { return (None, None) };
+    let marker = facts.canary_marker.as_deref();
+    let canary = marker.map(|m| observe::canary(&text.text, text.truncated, m));
+    let controlled =
+        facts.controlled_output.map(|(words, strict)| observe::controlled_output(&text.text, text.truncated, marker, words, strict));
+    (canary, controlled)
+}

@@ -1,0 +1,169 @@
+//! One small GET before the run, on the control plane: asks a target for its models. Blocking, bounded, and not part
+//! of any measurement.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::units::Nanos;
+use crate::wire::http1::{
+    Accept, HttpError, Method, Part, RequestError, RequestParts, RequestTemplate, ResponseDecoder,
+};
+
+/// The reference gives a target 15 s for the same question.
+pub const PROBE_TIMEOUT: Nanos = Nanos::from_secs(15);
+
+/// A models list is a few kilobytes; the largest gateways list some hundred models.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why a question got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The connection could not be made.
+    #[error("{0}")]
+    Connect(std::io::Error),
+    /// The connection broke, or the time ran out.
+    #[error("{0}")]
+    Io(std::io::Error),
+    /// The request cannot be rendered.
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// The answer is no HTTP.
+    #[error("{0}")]
+    Http(HttpError),
+    /// The answer is larger than any such list.
+    #[error("the answer is larger than {MAX_BODY_BYTES} bytes")]
+    TooLarge,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// The `Server` field.
+    pub server: Option<String>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// Asks for `target` (a path). The addresses are tried in turn.
+///
+/// # Errors
+/// See [`ProbeError`]; with several addresses that of the last one.
+pub fn get(
+    addresses: &[SocketAddr],
+    host: &str,
+    target: &str,
+    fields: &[(&str, &str)],
+) -> Result<Answer, ProbeError> {
+    let parts = RequestParts {
+        method: Method::Get,
+        target,
+        host,
+        accept: Accept::Anything,
+        content_type: None,
+        close: true,
+        request_ids: false,
+        fields,
+    };
+    let request = RequestTemplate::new(&parts)?.render("", b"")?;
+    let mut last = ProbeError::Connect(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable));
+    for address in addresses {
+        match ask(*address, &request) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn ask(address: SocketAddr, request: &[u8]) -> Result<Answer, ProbeError> {
+    let clock = Clock::new();
+    let deadline = Nanos(clock.monotonic().0.saturating_add(PROBE_TIMEOUT.0));
+    let left = || {
+        let ns = u64::try_from(deadline.0 - clock.monotonic().0).unwrap_or(0);
+        // A timeout of zero would mean none.
+        Duration::from_nanos(ns.max(1_000_000))
+    };
+    let mut stream = TcpStream::connect_timeout(&address, left()).map_err(ProbeError::Connect)?;
+    stream.set_write_timeout(Some(left())).map_err(ProbeError::Io)?;
+    stream.write_all(request).map_err(ProbeError::Io)?;
+    let mut decoder = ResponseDecoder::new();
+    decoder.start(Method::Get);
+    let mut body = Vec::new();
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        if clock.monotonic() >= deadline {
+            return Err(ProbeError::Io(std::io::ErrorKind::TimedOut.into()));
+        }
+        stream.set_read_timeout(Some(left())).map_err(ProbeError::Io)?;
+        let count = stream.read(&mut buffer).map_err(ProbeError::Io)?;
+        if count == 0 {
+            decoder.eof().map_err(ProbeError::Http)?;
+            break;
+        }
+        if take(&mut decoder, buffer.get(..count).unwrap_or_default(), &mut body)? {
+            break;
+        }
+    }
+    let head = decoder.head();
+    Ok(Answer {
+        status: head.map_or(0, |h| h.status()),
+        server: head.and_then(|h| h.field("server")).map(|v| String::from_utf8_lossy(v).into_owned()),
+        body,
+    })
+}
+
+/// Takes in one read; whether the answer is complete.
+fn take(decoder: &mut ResponseDecoder, mut rest: &[u8], body: &mut Vec<u8>) -> Result<bool, ProbeError> {
+    loop {
+        let decoded = decoder.decode(rest).map_err(ProbeError::Http)?;
+        rest = rest.get(decoded.consumed..).unwrap_or_default();
+        match decoded.part {
+            Part::NeedMore => return Ok(false),
+            Part::End => return Ok(true),
+            Part::Interim(_) | Part::Head => {}
+            Part::Data(data) if body.len() + data.len() > MAX_BODY_BYTES => return Err(ProbeError::TooLarge),
+            Part::Data(data) => body.extend_from_slice(data),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn serve(answer: &'static [u8]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut seen = Vec::new();
+            let mut byte = [0];
+            while !seen.ends_with(b"\r\n\r\n") && peer.read(&mut byte).unwrap() > 0 {
+                seen.push(byte[0]);
+            }
+            peer.write_all(answer).unwrap();
+        });
+        address
+    }
+
+    #[test]
+    fn an_answer_is_read_whole() {
+        let address =
+            serve(b"HTTP/1.1 200 OK\r\nServer: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n");
+        let answer = get(&[address], "127.0.0.1", "/v1/models", &[]).unwrap();
+        assert_eq!(answer, Answer { status: 200, server: Some("x".to_owned()), body: b"[]".to_vec() });
+    }
+
+    #[test]
+    fn a_cut_answer_and_a_closed_port_are_errors() {
+        let cut = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[");
+        assert!(matches!(get(&[cut], "h", "/", &[]), Err(ProbeError::Http(_))));
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(get(&[closed], "h", "/", &[]), Err(ProbeError::Connect(_))));
+    }
+}
