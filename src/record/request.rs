@@ -77,20 +77,30 @@ pub struct Counters {
     pub reads: u64,
     /// Events with model output (one per event, whatever it carries).
     pub output_chunks: u64,
-    /// Deltas with visible content, counted per choice.
+    /// Events with visible content (one per event, however many choices carry some).
     pub content_chunks: u64,
-    /// Deltas with reasoning, counted per choice.
+    /// Events with reasoning.
     pub reasoning_chunks: u64,
-    /// Deltas with a tool call, counted per choice.
+    /// Events with a tool call.
     pub tool_call_chunks: u64,
-    /// Deltas with a refusal, counted per choice.
+    /// Events with a refusal.
     pub refusal_chunks: u64,
+    /// Deltas with visible content, counted per choice: the reference's `content_chunks`.
+    pub content_deltas: u64,
+    /// Deltas with reasoning, counted per choice: the reference's `reasoning_chunks`.
+    pub reasoning_deltas: u64,
+    /// Events that carried token counts; more than one means that the server sends usage as it goes.
+    pub usage_events: u64,
     /// Output chunks that share a read with an earlier output chunk of the request.
     pub coalesced_chunks: u64,
     /// Events that are not JSON.
     pub malformed_events: u64,
     /// Events that are JSON without a meaning we know.
     pub unrecognised_events: u64,
+    /// Events that are JSON only with a tolerant eye: `NaN` or `Infinity` in place of a number.
+    pub tolerated_events: u64,
+    /// Events with bytes that are not UTF-8.
+    pub invalid_utf8_events: u64,
     /// Events after `[DONE]`.
     pub events_after_done: u64,
     /// Comment lines.
@@ -198,6 +208,8 @@ pub struct ErrorDetail {
     pub offset: Option<u64>,
     /// The server's error code, as text, where it gave one.
     pub code: Option<String>,
+    /// The server's error type, where it gave one.
+    pub error_type: Option<String>,
     /// `Retry-After`, as sent.
     pub retry_after: Option<String>,
     /// `Location`, as sent.

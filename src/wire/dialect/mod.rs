@@ -1,0 +1,101 @@
+//! What the events of a stream mean: which are output, which carry token counts, which end the answer, which
+//! report an error.
+//!
+//! ```text
+//! event name + data ─► Dialect::read ─► scan (certain?) ─► EventSink + Facts ─► StreamAccount ─► EventMeaning
+//!                                         └─ not certain ─► full parse ─┘                    └─ conclude ─► Outcome
+//! ```
+//!
+//! Each dialect is one file or folder: `(event, data, sink) -> Facts`. A direct scan of the bytes answers for
+//! everything that servers send every day; it is either certain, and then says exactly what the full parse would
+//! say, or leaves the event to the full parse. A new dialect adds its file and one arm in [`Dialect::read`];
+//! nothing else changes.
+//!
+//! This room does not find events (that is the event stream parser's), knows no clock and no HTTP, and keeps text
+//! only when asked to.
+
+mod capture;
+pub mod chat;
+mod cursor;
+pub mod full;
+pub mod plain;
+mod server_error;
+mod stream;
+mod text;
+mod verdict;
+
+pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, ServerError};
+pub use stream::{EventMeaning, StreamAccount};
+pub use text::{JsonText, Piece, Pieces};
+pub use verdict::BodyEnding;
+
+use crate::record::{OutputKind, Usage};
+
+/// How the events of an endpoint are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// `/chat/completions`; reads the `text` of `/completions` as well.
+    #[default]
+    Chat,
+}
+
+impl Dialect {
+    /// Reads one event. `event` is its type (empty: a plain message), `data` its data.
+    ///
+    /// Output and finish reasons go to `sink`, everything else is in the facts.
+    pub fn read(self, event: &[u8], data: &[u8], sink: &mut impl EventSink) -> Facts {
+        match self {
+            Self::Chat => chat::read(event, data, sink),
+        }
+    }
+}
+
+/// Where a dialect reports what the choices of an event carry.
+pub trait EventSink {
+    /// A choice begins; what follows belongs to it.
+    fn choice(&mut self, index: u32, shape: ChoiceShape);
+    /// Output of the current choice; never empty, except a tool call's that has only a name. Several pieces of one
+    /// kind are parts of one delta; the order of different kinds says nothing.
+    fn output(&mut self, kind: OutputKind, text: JsonText<'_>);
+    /// The finish reason of the current choice; never empty.
+    fn finish(&mut self, reason: JsonText<'_>);
+}
+
+/// What a choice holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChoiceShape {
+    /// What is new.
+    Delta,
+    /// A whole message: an answer that was not streamed, or a repetition of what was.
+    Message,
+}
+
+/// What an event says besides output and finish reasons.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// It ends the answer.
+    pub terminal: bool,
+    /// It is not JSON.
+    pub malformed: Option<Box<Malformed>>,
+    /// It has a meaning we know. An event can be JSON and still mean nothing to us.
+    pub recognised: bool,
+    /// It announces a role.
+    pub role: bool,
+    /// The token counts it carries.
+    pub usage: Option<Usage>,
+    /// The error it reports.
+    pub error: Option<Box<ServerError>>,
+    /// `NaN` or `Infinity` stood where a number should.
+    pub not_a_number: bool,
+    /// It holds bytes that are not UTF-8.
+    pub invalid_utf8: bool,
+}
+
+/// What is known about an event that is not JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Malformed {
+    /// What the parser objects to.
+    pub reason: String,
+    /// The error in one of its lines: servers write an error into an event that was still open.
+    pub error: Option<ServerError>,
+}

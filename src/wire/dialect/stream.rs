@@ -1,0 +1,380 @@
+//! The running account of one answer: what its events carried, in the order in which they came.
+//!
+//! An account is reused from request to request and keeps its storage, so that an ordinary event costs no
+//! allocation. It knows no clock: the caller stamps the events, using the [`EventMeaning`] of each. How the answer
+//! ended is judged in the neighbouring `verdict`.
+
+use super::capture::Capture;
+use super::{ChoiceShape, Dialect, EventSink, Facts, JsonText, Malformed, ServerError, full};
+use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
+
+/// Bytes kept of an event that is not JSON: enough to recognise what it is.
+const MAX_MALFORMED_BYTES: usize = 512;
+
+/// What one event meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventMeaning {
+    /// The kind of output it carried; of several kinds in one choice, the first in the order reasoning, content,
+    /// tool call, refusal. `None`: it is no output chunk.
+    pub output: Option<OutputKind>,
+    /// The choice of that output (the first in the event); 0 where there is none.
+    pub choice: u32,
+    /// Some choice carried visible content.
+    pub content: bool,
+    /// Some choice carried reasoning.
+    pub reasoning: bool,
+    /// Some choice carried a tool call.
+    pub tool_call: bool,
+    /// Some choice carried a refusal.
+    pub refusal: bool,
+    /// Some choice carried a finish reason.
+    pub finish: bool,
+    /// It ends the answer.
+    pub terminal: bool,
+    /// It announced a role and carried nothing else.
+    pub role_only: bool,
+    /// It reported an error.
+    pub error: bool,
+    /// It is not JSON.
+    pub malformed: bool,
+    /// It is JSON without a meaning we know.
+    pub unrecognised: bool,
+    /// It came after the terminal and was not read.
+    pub after_terminal: bool,
+    /// The count of completion tokens so far, where the event carried one.
+    pub completion_tokens: Option<u64>,
+}
+
+/// The account of one answer.
+#[derive(Debug, Default)]
+pub struct StreamAccount {
+    dialect: Dialect,
+    pub(super) counters: Counters,
+    pub(super) usage: Usage,
+    pub(super) finish: FinishReasons,
+    pub(super) done: bool,
+    /// The index of the first choice seen, with output or without.
+    pub(super) first_choice: Option<u32>,
+    several_choices: bool,
+    first_output_kind: Option<OutputKind>,
+    role_chunk_first: bool,
+    pub(super) error: Option<Box<ServerError>>,
+    pub(super) malformed: Option<MalformedEvent>,
+    pub(super) cut_after_terminal: bool,
+    capturing: bool,
+    visible: Capture,
+    reasoning: Capture,
+    tool_arguments: Capture,
+}
+
+/// The first event that was not JSON.
+#[derive(Debug)]
+pub(super) struct MalformedEvent {
+    pub(super) what: Malformed,
+    /// Its first bytes.
+    pub(super) start: Vec<u8>,
+    /// It was not ended by an empty line: an answer that was cut, rather than one that is broken.
+    pub(super) unterminated: bool,
+}
+
+impl StreamAccount {
+    /// An account for answers in `dialect`.
+    #[must_use]
+    pub fn new(dialect: Dialect) -> Self {
+        Self { dialect, ..Self::default() }
+    }
+
+    /// Begins the account of a new answer. With a limit, visible text, reasoning and tool arguments are kept, each
+    /// up to that many characters; without, no text is kept.
+    pub fn start(&mut self, capture_limit_chars: Option<usize>) {
+        self.counters = Counters::default();
+        self.usage = Usage::default();
+        self.finish.clear();
+        self.done = false;
+        self.first_choice = None;
+        self.several_choices = false;
+        self.first_output_kind = None;
+        self.role_chunk_first = false;
+        self.error = None;
+        self.malformed = None;
+        self.cut_after_terminal = false;
+        self.capturing = capture_limit_chars.is_some();
+        for capture in [&mut self.visible, &mut self.reasoning, &mut self.tool_arguments] {
+            capture.start(capture_limit_chars.unwrap_or(0));
+        }
+    }
+
+    /// Takes the next event. `event` is its type (empty: a plain message), `data` its data.
+    pub fn on_event(&mut self, event: &[u8], data: &[u8]) -> EventMeaning {
+        self.take(event, data, false)
+    }
+
+    /// Takes the block that was still open when the body ended cleanly. It counts as an event: old llama.cpp ends
+    /// with a `[DONE]` like that.
+    pub fn on_tail(&mut self, event: &[u8], data: &[u8]) -> EventMeaning {
+        self.take(event, data, true)
+    }
+
+    /// Takes a comment line.
+    pub fn on_comment(&mut self) {
+        self.counters.keepalive_comments += 1;
+    }
+
+    /// Takes the value of a field named `error`. The standard ignores unknown fields; older llama.cpp servers
+    /// report their errors in one.
+    pub fn on_error_field(&mut self, value: &[u8]) {
+        if self.done || self.error.is_some() {
+            return;
+        }
+        let parsed = full::parse(value).ok().map(|parsed| parsed.value);
+        self.error = Some(Box::new(ServerError::in_error_event(value, parsed.as_ref())));
+    }
+
+    /// The counts of events and chunks so far. Reads and bytes are the caller's and stay zero here.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The token counts so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The finish reasons so far.
+    #[must_use]
+    pub fn finish_reasons(&self) -> &FinishReasons {
+        &self.finish
+    }
+
+    /// Whether the terminal came.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        self.done
+    }
+
+    /// What the first output chunk carried.
+    #[must_use]
+    pub fn first_output_kind(&self) -> Option<OutputKind> {
+        self.first_output_kind
+    }
+
+    /// Whether more than one choice index was seen.
+    #[must_use]
+    pub fn several_choices(&self) -> bool {
+        self.several_choices
+    }
+
+    /// Whether the first event announced only a role.
+    #[must_use]
+    pub fn role_chunk_first(&self) -> bool {
+        self.role_chunk_first
+    }
+
+    /// The first error that the server reported.
+    #[must_use]
+    pub fn server_error(&self) -> Option<&ServerError> {
+        self.error.as_deref()
+    }
+
+    /// Whether the body was cut after the terminal; known once the account is concluded.
+    #[must_use]
+    pub fn cut_after_terminal(&self) -> bool {
+        self.cut_after_terminal
+    }
+
+    /// The visible text, if text is kept. Several choices: in order of arrival.
+    #[must_use]
+    pub fn visible_text(&self) -> Option<&CapturedText> {
+        self.capturing.then(|| self.visible.kept())
+    }
+
+    /// The reasoning text, if text is kept.
+    #[must_use]
+    pub fn reasoning_text(&self) -> Option<&CapturedText> {
+        self.capturing.then(|| self.reasoning.kept())
+    }
+
+    /// The arguments of all tool calls, one after the other, if text is kept.
+    #[must_use]
+    pub fn tool_arguments(&self) -> Option<&CapturedText> {
+        self.capturing.then(|| self.tool_arguments.kept())
+    }
+
+    /// Writes the account into a record. The record's own counts of reads, bytes and coalesced chunks stay, as do
+    /// its outcome and its error.
+    pub fn write_to(&self, record: &mut RequestRecord) {
+        let own = record.counters;
+        record.counters = Counters {
+            reads: own.reads,
+            coalesced_chunks: own.coalesced_chunks,
+            bytes_sent: own.bytes_sent,
+            bytes_received: own.bytes_received,
+            body_bytes: own.body_bytes,
+            ..self.counters
+        };
+        record.usage = self.usage;
+        record.finish = self.finish.clone();
+        record.first_output_kind = self.first_output_kind;
+        record.several_choices = self.several_choices;
+        record.role_chunk_first = self.role_chunk_first;
+        record.cut_after_terminal = self.cut_after_terminal;
+        record.text = self.visible_text().map(|text| Box::new(text.clone()));
+    }
+
+    fn take(&mut self, event: &[u8], data: &[u8], unterminated: bool) -> EventMeaning {
+        if self.done {
+            self.counters.events_after_done += 1;
+            return EventMeaning { after_terminal: true, ..EventMeaning::default() };
+        }
+        let mut tally = Tally::new(self);
+        let facts = tally.account.dialect.read(event, data, &mut tally);
+        let mut meaning = tally.meaning;
+        meaning.terminal = facts.terminal;
+        meaning.error = facts.error.is_some();
+        meaning.malformed = facts.malformed.is_some();
+        meaning.unrecognised = !facts.recognised && meaning.output.is_none() && !meaning.malformed;
+        meaning.role_only = facts.role && meaning.output.is_none() && !meaning.finish && !meaning.error;
+        meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
+        self.count(&meaning, &facts);
+        self.keep(facts, data, unterminated);
+        meaning
+    }
+
+    #[inline]
+    fn count(&mut self, meaning: &EventMeaning, facts: &Facts) {
+        self.role_chunk_first |= meaning.role_only && self.counters.events == 0;
+        if self.first_output_kind.is_none() {
+            self.first_output_kind = meaning.output;
+        }
+        self.done = meaning.terminal;
+        let counters = &mut self.counters;
+        counters.events += 1;
+        counters.output_chunks += u64::from(meaning.output.is_some());
+        counters.content_chunks += u64::from(meaning.content);
+        counters.reasoning_chunks += u64::from(meaning.reasoning);
+        counters.tool_call_chunks += u64::from(meaning.tool_call);
+        counters.refusal_chunks += u64::from(meaning.refusal);
+        counters.usage_events += u64::from(facts.usage.is_some());
+        counters.malformed_events += u64::from(meaning.malformed);
+        counters.unrecognised_events += u64::from(meaning.unrecognised);
+        counters.tolerated_events += u64::from(facts.not_a_number);
+        counters.invalid_utf8_events += u64::from(facts.invalid_utf8);
+    }
+
+    #[inline]
+    fn keep(&mut self, facts: Facts, data: &[u8], unterminated: bool) {
+        if let Some(usage) = facts.usage {
+            self.usage = later_usage(self.usage, usage);
+        }
+        if let Some(error) = facts.error {
+            self.error.get_or_insert(error);
+        }
+        if let Some(what) = facts.malformed {
+            self.malformed.get_or_insert_with(|| MalformedEvent {
+                what: *what,
+                start: data.get(..MAX_MALFORMED_BYTES).unwrap_or(data).to_vec(),
+                unterminated,
+            });
+        }
+    }
+}
+
+/// The last report wins and nothing is ever added up. A report without completion tokens is a partial one and
+/// changes only what it names.
+fn later_usage(earlier: Usage, later: Usage) -> Usage {
+    if later.completion_tokens.is_some() {
+        return later;
+    }
+    Usage {
+        prompt_tokens: later.prompt_tokens.or(earlier.prompt_tokens),
+        completion_tokens: earlier.completion_tokens,
+        total_tokens: later.total_tokens.or(earlier.total_tokens),
+        reasoning_tokens: later.reasoning_tokens.or(earlier.reasoning_tokens),
+        cached_tokens: later.cached_tokens.or(earlier.cached_tokens),
+    }
+}
+
+/// Takes what the choices of one event carry.
+struct Tally<'t> {
+    account: &'t mut StreamAccount,
+    meaning: EventMeaning,
+    /// The current choice.
+    choice: u32,
+    /// Kinds of output of the current choice, one bit each.
+    kinds: u8,
+    /// The first output of the event is the current choice's.
+    first_is_current: bool,
+    /// The current choice repeats what was streamed before.
+    repetition: bool,
+}
+
+impl<'t> Tally<'t> {
+    fn new(account: &'t mut StreamAccount) -> Self {
+        let meaning = EventMeaning::default();
+        Self { account, meaning, choice: 0, kinds: 0, first_is_current: false, repetition: false }
+    }
+}
+
+impl EventSink for Tally<'_> {
+    #[inline]
+    fn choice(&mut self, index: u32, shape: ChoiceShape) {
+        let first = *self.account.first_choice.get_or_insert(index);
+        self.account.several_choices |= first != index;
+        self.choice = index;
+        self.kinds = 0;
+        self.first_is_current = false;
+        // A server that streamed its answer may repeat it as a whole at the end; one that did not sends only that.
+        self.repetition = shape == ChoiceShape::Message && self.account.counters.output_chunks > 0;
+    }
+
+    #[inline]
+    fn output(&mut self, kind: OutputKind, text: JsonText<'_>) {
+        if self.repetition {
+            return;
+        }
+        match self.meaning.output {
+            None => {
+                self.meaning.output = Some(kind);
+                self.meaning.choice = self.choice;
+                self.first_is_current = true;
+            }
+            Some(first) if self.first_is_current && (kind as u8) < first as u8 => {
+                self.meaning.output = Some(kind);
+            }
+            Some(_) => {}
+        }
+        let bit = 1_u8 << kind as u8;
+        let new = u64::from(self.kinds & bit == 0);
+        self.kinds |= bit;
+        let account = &mut *self.account;
+        let (flag, capture) = match kind {
+            OutputKind::Reasoning => {
+                account.counters.reasoning_deltas += new;
+                (&mut self.meaning.reasoning, Some(&mut account.reasoning))
+            }
+            OutputKind::Content => {
+                account.counters.content_deltas += new;
+                (&mut self.meaning.content, Some(&mut account.visible))
+            }
+            OutputKind::ToolCall => (&mut self.meaning.tool_call, Some(&mut account.tool_arguments)),
+            OutputKind::Refusal => (&mut self.meaning.refusal, None),
+        };
+        *flag = true;
+        if account.capturing
+            && let Some(capture) = capture
+        {
+            capture.push(text);
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, reason: JsonText<'_>) {
+        self.meaning.finish = true;
+        match reason.as_plain() {
+            Some(text) => self.account.finish.push(self.choice, text),
+            None => self.account.finish.push(self.choice, &reason.to_text()),
+        }
+    }
+}
