@@ -3,9 +3,11 @@
 //! A worker fills one [`RequestRecord`] per request and one [`ChunkStamp`] per output chunk and pushes them into
 //! its rings. Ticks stay ticks here; `aggregate` scales them later, off the worker cores.
 
+pub mod id;
 pub mod outcome;
 pub mod request;
 
+pub use id::RunId;
 pub use outcome::Outcome;
 pub use request::{
     ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,

@@ -1,0 +1,5 @@
+//! Documents of a run: the only room that defines serialized forms.
+//!
+//! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
+
+pub mod files;
