@@ -1,1 +1,3 @@
 //! Off the worker cores: from records to rows, and from rows to what a document says.
+
+pub mod chunk;

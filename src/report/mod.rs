@@ -2,4 +2,7 @@
 //!
 //! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
 
+pub mod events;
 pub mod files;
+pub mod ordered;
+pub mod requests;
