@@ -1,3 +1,17 @@
-//! Definitions: the one catalog of metrics, the formulas, the one quantile rule. Pure functions over [`row::RequestRow`]s.
+//! Definitions: the one catalog of metrics, the formulas, the one quantile rule, the statistics. Pure functions over
+//! [`row::RequestRow`]s and plain numbers: nothing here reads a clock, a socket or a file.
 
+pub mod catalog;
+pub mod distribution;
+pub mod exact;
+pub mod formula;
+pub mod gaps;
+pub mod interval;
+pub mod quantile;
+pub mod rates;
 pub mod row;
+#[cfg(test)]
+mod testing;
+
+pub use catalog::{CATALOG, Metric, MetricId};
+pub use distribution::{Distribution, Percentiles, Statistic};

@@ -1,0 +1,314 @@
+//! Gaps between consecutive output chunks, pooled over requests, with what a read hides kept as bounds.
+//!
+//! All events of one read share one stamp. Only the last of them certainly arrived at it; an earlier one arrived
+//! somewhere between the moment the queue was last seen empty and the stamp. A gap is exact when both its chunks end
+//! their reads; any other gap is an interval. Such gaps enter no percentile as invented zeros: they are counted, and
+//! bound the percentiles from both sides. The mean needs no single gap: the sum of a choice's gaps is its last output
+//! minus its first.
+//!
+//! Exact gaps are kept one by one (8 bytes each); nothing is binned. Intervals of confidence are not here: tokens of
+//! concurrent streams share the engine's steps, so gaps are not independent and the order-statistic intervals of
+//! [`crate::metrics::interval`] would be far too narrow.
+
+use crate::metrics::distribution::{Ci95, Distribution, Percentiles};
+use crate::metrics::exact;
+use crate::units::Nanos;
+
+/// One output chunk on the run's axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// When its read was stamped: it had arrived by then.
+    pub at: Nanos,
+    /// It had not arrived before this instant. Not read for a chunk that ends its read.
+    pub not_before: Nanos,
+    /// It ends its read, so that `at` is its own stamp.
+    pub ends_read: bool,
+    /// The choice it belongs to.
+    pub choice: u32,
+}
+
+/// The gaps of all requests of a population.
+#[derive(Debug, Clone, Default)]
+pub struct GapPopulation {
+    exact: Vec<Nanos>,
+    censored: Vec<GapBounds>,
+    /// Sum over requests and choices of last output minus first; 128 bits hold any number of 64-bit spans.
+    spans: i128,
+}
+
+/// A gap of which only bounds are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GapBounds {
+    lower: Nanos,
+    upper: Nanos,
+}
+
+/// The statistics of pooled gaps, in milliseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GapDistribution {
+    /// Over the exact gaps, except the mean, which is over all gaps. No confidence intervals.
+    pub exact: Distribution,
+    /// Gaps that are not exact.
+    pub coalesced: CoalescedGaps,
+    /// Percentiles over all gaps with each censored gap at its lower and at its upper bound; `None` when every gap is
+    /// exact.
+    pub bounds: Option<PercentileBounds>,
+}
+
+/// Gaps of which only bounds are known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CoalescedGaps {
+    /// How many.
+    pub count: usize,
+    /// Their share of all gaps; `None` when there is no gap.
+    pub share: Option<f64>,
+}
+
+/// Two percentile curves between which the true one lies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PercentileBounds {
+    /// Censored gaps at their lower bounds.
+    pub lower: Percentiles,
+    /// Censored gaps at their upper bounds.
+    pub upper: Percentiles,
+}
+
+impl Chunk {
+    /// The earliest instant at which it can have arrived.
+    fn earliest(&self) -> Nanos {
+        if self.ends_read { self.at } else { self.not_before.min(self.at) }
+    }
+}
+
+impl GapPopulation {
+    /// Adds the output chunks of one request in order of arrival.
+    pub fn add_request(&mut self, chunks: &[Chunk]) {
+        // Choices are few; a map would cost more than the search.
+        let mut last_of_choice: Vec<Chunk> = Vec::new();
+        for chunk in chunks {
+            match last_of_choice.iter_mut().find(|last| last.choice == chunk.choice) {
+                Some(last) => {
+                    self.add_gap(last, chunk);
+                    *last = *chunk;
+                }
+                None => last_of_choice.push(*chunk),
+            }
+        }
+    }
+
+    /// How many gaps there are, exact or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.exact.len() + self.censored.len()
+    }
+
+    /// Whether there is no gap.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The statistics. Sorts copies; meant for the end of a run.
+    #[must_use]
+    pub fn distribution(&self) -> GapDistribution {
+        let exact: Vec<f64> = ascending(self.exact.iter().copied());
+        let share = (!self.is_empty()).then(|| float(self.censored.len()) / float(self.len()));
+        GapDistribution {
+            exact: Distribution {
+                count: exact.len(),
+                mean: self.mean_ms(),
+                stddev: exact::stdev(&exact),
+                percentiles: Percentiles::of(&exact),
+                ci95: Ci95::default(),
+                independence: None,
+            },
+            coalesced: CoalescedGaps { count: self.censored.len(), share },
+            bounds: self.bounds(),
+        }
+    }
+
+    fn add_gap(&mut self, earlier: &Chunk, later: &Chunk) {
+        let span = i128::from(later.at.0) - i128::from(earlier.at.0);
+        self.spans += span;
+        if earlier.ends_read && later.ends_read {
+            self.exact.push(difference(later.at, earlier.at));
+        } else {
+            // Chunks arrive in order, so a gap is never below zero.
+            let lower = difference(later.earliest(), earlier.at).max(Nanos(0));
+            self.censored.push(GapBounds { lower, upper: difference(later.at, earlier.earliest()) });
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the mean of whole nanoseconds, rounded to a double at the end"
+    )]
+    fn mean_ms(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.spans as f64 / 1e6 / float(self.len()))
+    }
+
+    fn bounds(&self) -> Option<PercentileBounds> {
+        if self.censored.is_empty() {
+            return None;
+        }
+        let curve = |bound: fn(&GapBounds) -> Nanos| {
+            Percentiles::of(&ascending(self.exact.iter().copied().chain(self.censored.iter().map(bound))))
+        };
+        Some(PercentileBounds { lower: curve(|gap| gap.lower)?, upper: curve(|gap| gap.upper)? })
+    }
+}
+
+/// Sorted as whole numbers, then turned into milliseconds.
+fn ascending(gaps: impl Iterator<Item = Nanos>) -> Vec<f64> {
+    let mut gaps: Vec<Nanos> = gaps.collect();
+    gaps.sort_unstable();
+    gaps.into_iter().map(Nanos::as_millis_f64).collect()
+}
+
+/// Stamps of one run are within 292 years of each other; a span beyond that would be clamped.
+fn difference(later: Nanos, earlier: Nanos) -> Nanos {
+    Nanos(later.0.saturating_sub(earlier.0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of gaps are far below 2^53")]
+fn float(n: usize) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = Nanos::PER_MILLI;
+
+    fn exact_at(ms: i64) -> Chunk {
+        Chunk { at: Nanos(ms * MS), not_before: Nanos(0), ends_read: true, choice: 0 }
+    }
+
+    fn hidden(not_before_ms: i64, ms: i64) -> Chunk {
+        Chunk { at: Nanos(ms * MS), not_before: Nanos(not_before_ms * MS), ends_read: false, choice: 0 }
+    }
+
+    fn of(requests: &[&[Chunk]]) -> GapDistribution {
+        let mut population = GapPopulation::default();
+        for chunks in requests {
+            population.add_request(chunks);
+        }
+        population.distribution()
+    }
+
+    #[test]
+    fn exact_gaps_are_pooled_over_requests() {
+        let d =
+            of(&[&[exact_at(10), exact_at(30), exact_at(60)], &[exact_at(0), exact_at(5)], &[exact_at(7)]]);
+        assert_eq!(d.exact.count, 3);
+        let p = d.exact.percentiles.unwrap();
+        assert_eq!((p.min, p.p50, p.max), (5.0, 20.0, 30.0));
+        assert_eq!(d.exact.mean, Some(55.0 / 3.0));
+        assert_eq!(d.coalesced, CoalescedGaps { count: 0, share: Some(0.0) });
+        assert_eq!(d.bounds, None);
+        assert_eq!(d.exact.ci95, Ci95::default());
+    }
+
+    #[test]
+    fn two_chunks_of_one_read_give_bounds_and_no_zero() {
+        // Reads at 10 (one chunk), 50 (two chunks, queue empty at 12) and 70 (one chunk).
+        let d = of(&[&[exact_at(10), hidden(12, 50), exact_at(50), exact_at(70)]]);
+        // Only 50 → 70 has two chunks that end their reads.
+        assert_eq!(d.exact.count, 1);
+        assert_eq!(d.exact.percentiles.unwrap().min, 20.0);
+        assert_eq!(d.coalesced.count, 2);
+        assert_eq!(d.coalesced.share, Some(2.0 / 3.0));
+        // The mean is (70 − 10) / 3 whatever happened inside the read.
+        assert_eq!(d.exact.mean, Some(20.0));
+        // 10 → hidden lies in [2, 40], hidden → 50 in [0, 38].
+        let b = d.bounds.unwrap();
+        assert_eq!((b.lower.min, b.lower.p50, b.lower.max), (0.0, 2.0, 20.0));
+        assert_eq!((b.upper.min, b.upper.p50, b.upper.max), (20.0, 38.0, 40.0));
+    }
+
+    #[test]
+    fn two_hidden_chunks_in_a_row() {
+        // Both in the read at 50: their gap lies in [0, 38], never below zero.
+        let d = of(&[&[hidden(12, 50), hidden(12, 50), exact_at(50)]]);
+        let b = d.bounds.unwrap();
+        assert_eq!((b.lower.min, b.lower.max), (0.0, 0.0));
+        assert_eq!((b.upper.min, b.upper.max), (38.0, 38.0));
+        assert_eq!(d.exact.count, 0);
+        assert_eq!(d.exact.percentiles, None);
+        assert_eq!(d.exact.mean, Some(0.0));
+    }
+
+    #[test]
+    fn choices_are_kept_apart() {
+        let other = |ms| Chunk { choice: 1, ..exact_at(ms) };
+        let d = of(&[&[exact_at(0), other(1), exact_at(10), other(31)]]);
+        let p = d.exact.percentiles.unwrap();
+        assert_eq!((d.exact.count, p.min, p.max), (2, 10.0, 30.0));
+        assert_eq!(d.exact.mean, Some(20.0));
+    }
+
+    #[test]
+    fn no_gap_at_all() {
+        for d in [of(&[]), of(&[&[]]), of(&[&[exact_at(3)]])] {
+            assert_eq!(d.exact, Distribution::default());
+            assert_eq!(d.coalesced, CoalescedGaps { count: 0, share: None });
+            assert_eq!(d.bounds, None);
+        }
+    }
+
+    #[test]
+    fn the_true_percentiles_lie_between_the_curves() {
+        // True arrivals are known; reads swallow them in groups. Deterministic pseudo-random numbers (xorshift).
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut truth = Vec::new();
+        let mut population = GapPopulation::default();
+        for _ in 0..200 {
+            let mut now = 0_i64;
+            let mut emptied = 0_i64;
+            let mut pending: Vec<i64> = Vec::new();
+            let mut chunks = Vec::new();
+            let mut arrivals = Vec::new();
+            for _ in 0..40 {
+                now += i64::try_from(random(20 * MS as u64)).unwrap();
+                arrivals.push(now);
+                pending.push(now);
+                if random(3) != 0 {
+                    let (last, earlier) = pending.split_last().unwrap();
+                    let hide = |_: &i64| Chunk {
+                        at: Nanos(*last),
+                        not_before: Nanos(emptied),
+                        ends_read: false,
+                        choice: 0,
+                    };
+                    chunks.extend(earlier.iter().map(hide));
+                    chunks.push(Chunk {
+                        at: Nanos(*last),
+                        not_before: Nanos(emptied),
+                        ends_read: true,
+                        choice: 0,
+                    });
+                    emptied = *last;
+                    pending.clear();
+                }
+            }
+            arrivals.truncate(chunks.len());
+            truth.extend(arrivals.windows(2).map(|w| Nanos(w[1] - w[0])));
+            population.add_request(&chunks);
+        }
+        let truth = Percentiles::of(&ascending(truth.into_iter())).unwrap();
+        let d = population.distribution();
+        let b = d.bounds.unwrap();
+        assert!(d.coalesced.share.unwrap() > 0.3);
+        let curve = |p: &Percentiles| [p.p5, p.p25, p.p50, p.p75, p.p90, p.p99, p.max];
+        for (i, truth) in curve(&truth).iter().enumerate() {
+            assert!(curve(&b.lower)[i] <= *truth && *truth <= curve(&b.upper)[i], "{i}: {b:?}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Metrics of run scope: what happened per second of the window, and how many requests were in flight.
+//!
+//! Rates divide by the measured time and by nothing else. Percentiles and single requests are not here.
+
+use crate::metrics::catalog::MetricId;
+use crate::metrics::formula;
+use crate::metrics::gaps::Chunk;
+use crate::metrics::row::RequestRow;
+use crate::record::{Outcome, Phase};
+use crate::units::Nanos;
+
+/// The measured part of a run on its axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// First measured due.
+    pub start: Nanos,
+    /// The end of the measured time: the last request's end where the number of requests is fixed.
+    pub end: Nanos,
+}
+
+/// The numbers of a run; `None` where nothing is known, never 0 in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RunRates {
+    /// Ok requests per second.
+    pub request_rate: Option<f64>,
+    /// Requests of any outcome per second.
+    pub attempt_rate: Option<f64>,
+    /// Output tokens per second.
+    pub output_tok_s: Option<f64>,
+    /// Prompt and output tokens per second.
+    pub total_tok_s: Option<f64>,
+    /// Output tokens of the best second.
+    pub peak_output_tok_s: Option<f64>,
+    /// Requests in flight, averaged over time.
+    pub concurrency_mean: Option<f64>,
+    /// Most requests in flight.
+    pub concurrency_max: Option<f64>,
+}
+
+/// Output tokens per second of the window, for its best second.
+#[derive(Debug, Clone)]
+pub struct TokenTimeline {
+    window: Window,
+    seconds: Vec<f64>,
+    any: bool,
+}
+
+impl Window {
+    /// Its length; `None` when it is empty or turned around.
+    #[must_use]
+    pub fn seconds(self) -> Option<f64> {
+        let span = self.end.since(self.start)?;
+        (span.0 > 0).then(|| span.as_secs_f64())
+    }
+}
+
+impl RunRates {
+    /// The rates of a window over all its rows (warm-up rows are skipped). The peak comes from the chunks, because rows
+    /// do not have them.
+    #[must_use]
+    pub fn of(rows: &[RequestRow], window: Window, timeline: &TokenTimeline) -> Self {
+        let measured = || rows.iter().filter(|row| row.phase != Phase::Warmup);
+        let Some(seconds) = window.seconds() else { return Self::default() };
+        if measured().next().is_none() {
+            return Self::default();
+        }
+        let per_second = |n: u64| float(n) / seconds;
+        let (mean, max) = concurrency(measured(), window);
+        let output = tokens(measured(), |row| row.output_tokens);
+        let prompt = tokens(measured(), |row| row.usage.prompt_tokens);
+        Self {
+            request_rate: Some(per_second(count(measured().filter(|row| formula::counts(row))))),
+            attempt_rate: Some(per_second(count(measured()))),
+            output_tok_s: output.map(per_second),
+            total_tok_s: output.zip(prompt).map(|(o, p)| per_second(o.saturating_add(p))),
+            peak_output_tok_s: timeline.peak(),
+            concurrency_mean: Some(mean / seconds),
+            concurrency_max: Some(float(max)),
+        }
+    }
+
+    /// The number of one metric of run scope; `None` for metrics of other scopes.
+    #[must_use]
+    pub const fn get(&self, id: MetricId) -> Option<f64> {
+        match id {
+            MetricId::RequestRate => self.request_rate,
+            MetricId::AttemptRate => self.attempt_rate,
+            MetricId::OutputTokS => self.output_tok_s,
+            MetricId::TotalTokS => self.total_tok_s,
+            MetricId::PeakOutputTokS => self.peak_output_tok_s,
+            MetricId::ConcurrencyMean => self.concurrency_mean,
+            MetricId::ConcurrencyMax => self.concurrency_max,
+            _ => None,
+        }
+    }
+}
+
+impl TokenTimeline {
+    /// Longest window that has a peak: 31 days. A longer one would only cost memory.
+    pub const MAX_SECONDS: usize = 31 * 86_400;
+
+    /// An empty timeline of a window.
+    #[must_use]
+    pub fn new(window: Window) -> Self {
+        let span = window.end.since(window.start).and_then(|span| u64::try_from(span.0).ok()).unwrap_or(0);
+        let seconds = usize::try_from(span.div_ceil(Nanos::PER_SECOND.unsigned_abs())).ok();
+        let seconds = seconds.filter(|seconds| *seconds <= Self::MAX_SECONDS).unwrap_or(0);
+        Self { window, seconds: vec![0.0; seconds], any: false }
+    }
+
+    /// Adds one request's output chunks in order of arrival. Its tokens are shared out evenly between the chunks, and
+    /// a chunk's tokens evenly over the gap before it; those of the first chunk fall where it arrived.
+    pub fn add_request(&mut self, chunks: &[Chunk], output_tokens: Option<u64>) {
+        let (Some(tokens), Some(first)) = (output_tokens, chunks.first()) else { return };
+        self.any = true;
+        let each = float(tokens) / float(count(chunks.iter()));
+        self.spread(first.at, first.at, each);
+        for (earlier, later) in chunks.iter().zip(chunks.iter().skip(1)) {
+            self.spread(earlier.at, later.at, each);
+        }
+    }
+
+    /// Tokens of the best second; `None` when no tokens were added, and for an empty or too long window.
+    #[must_use]
+    pub fn peak(&self) -> Option<f64> {
+        self.seconds.iter().copied().filter(|_| self.any).reduce(f64::max)
+    }
+
+    fn spread(&mut self, from: Nanos, to: Nanos, tokens: f64) {
+        let zero = self.window.start.0;
+        let (from, to) = (from.0.saturating_sub(zero), to.0.saturating_sub(zero));
+        let second = |at: i64| usize::try_from(at.div_euclid(Nanos::PER_SECOND)).ok();
+        if to <= from {
+            if let Some(slot) = second(to).and_then(|s| self.seconds.get_mut(s)) {
+                *slot += tokens;
+            }
+            return;
+        }
+        let length = Nanos(to.saturating_sub(from)).as_secs_f64();
+        let first = second(from.max(0)).unwrap_or(0);
+        let mut slot_start = from.max(0).div_euclid(Nanos::PER_SECOND) * Nanos::PER_SECOND;
+        for slot in self.seconds.iter_mut().skip(first) {
+            if slot_start >= to {
+                break;
+            }
+            let slot_end = slot_start + Nanos::PER_SECOND;
+            let inside = Nanos(to.min(slot_end) - from.max(slot_start)).as_secs_f64();
+            *slot += tokens * inside / length;
+            slot_start = slot_end;
+        }
+    }
+}
+
+/// Tokens of ok and of cut requests; `None` when those of an ok request are unknown. A cut request counts with what is
+/// known of it.
+fn tokens<'a>(rows: impl Iterator<Item = &'a RequestRow>, of: fn(&RequestRow) -> Option<u64>) -> Option<u64> {
+    rows.filter_map(|row| match row.outcome {
+        Outcome::Ok => Some(of(row)),
+        Outcome::Incomplete => Some(of(row).or(Some(0))),
+        _ => None,
+    })
+    .try_fold(0_u64, |sum, tokens| Some(sum.saturating_add(tokens?)))
+}
+
+/// Request-seconds in flight within the window, and the most requests at one instant.
+fn concurrency<'a>(rows: impl Iterator<Item = &'a RequestRow>, window: Window) -> (f64, u64) {
+    let mut busy = 0_i128;
+    let mut steps = Vec::new();
+    for row in rows {
+        let (Some(start), Some(end)) = (row.send_start, row.at.end.or(row.at.terminal)) else { continue };
+        let (start, end) = (start.max(window.start), end.min(window.end));
+        if start < end {
+            busy += i128::from(end.0) - i128::from(start.0);
+            // At one instant an end comes before a start: the slot is free by then.
+            steps.extend([(start, 1_i64), (end, -1)]);
+        }
+    }
+    steps.sort_unstable();
+    let mut now = 0_i64;
+    let max = steps.iter().fold(0, |max, (_, step)| {
+        now += step;
+        max.max(now)
+    });
+    (seconds(busy), u64::try_from(max).unwrap_or(0))
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> u64 {
+    items.fold(0, |n, _| n + 1)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rounded to a double once, at the end")]
+fn seconds(ns: i128) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::row::TokenSource;
+    use crate::metrics::testing::row;
+
+    const SECOND: i64 = Nanos::PER_SECOND;
+
+    fn window(seconds: i64) -> Window {
+        Window { start: Nanos(0), end: Nanos(seconds * SECOND) }
+    }
+
+    fn request(start_s: i64, end_s: i64, outcome: Outcome, tokens: Option<u64>) -> RequestRow {
+        let mut row = row(0);
+        row.outcome = outcome;
+        row.send_start = Some(Nanos(start_s * SECOND));
+        row.at.end = Some(Nanos(end_s * SECOND));
+        row.output_tokens = tokens;
+        row.output_token_source = TokenSource::Usage;
+        row.usage.prompt_tokens = tokens.map(|n| 10 * n);
+        row
+    }
+
+    fn of(rows: &[RequestRow], seconds: i64) -> RunRates {
+        RunRates::of(rows, window(seconds), &TokenTimeline::new(window(seconds)))
+    }
+
+    #[test]
+    fn rates_of_a_hand_worked_run() {
+        let mut warmup = request(0, 4, Outcome::Ok, Some(1000));
+        warmup.phase = Phase::Warmup;
+        let rows = [
+            request(0, 2, Outcome::Ok, Some(8)),
+            request(0, 3, Outcome::HttpError, None),
+            request(2, 4, Outcome::Ok, Some(12)),
+            request(3, 4, Outcome::Incomplete, Some(4)),
+            warmup,
+        ];
+        let rates = of(&rows, 4);
+        assert_eq!(rates.request_rate, Some(0.5));
+        assert_eq!(rates.attempt_rate, Some(1.0));
+        assert_eq!(rates.output_tok_s, Some(6.0));
+        assert_eq!(rates.total_tok_s, Some(66.0));
+        // 2 + 3 + 2 + 1 request-seconds in 4 seconds; the third starts at the instant the first ends.
+        assert_eq!(rates.concurrency_mean, Some(2.0));
+        assert_eq!(rates.concurrency_max, Some(2.0));
+        assert_eq!(rates.peak_output_tok_s, None);
+    }
+
+    #[test]
+    fn unknown_tokens_of_an_ok_request_make_the_rate_unknown() {
+        let rows = [request(0, 2, Outcome::Ok, Some(8)), request(0, 2, Outcome::Ok, None)];
+        let rates = of(&rows, 2);
+        assert_eq!((rates.output_tok_s, rates.total_tok_s), (None, None));
+        assert_eq!(rates.request_rate, Some(1.0));
+        // A cut request without a count takes nothing away from what is known.
+        let rows = [request(0, 2, Outcome::Ok, Some(8)), request(0, 2, Outcome::Incomplete, None)];
+        assert_eq!(of(&rows, 2).output_tok_s, Some(4.0));
+    }
+
+    #[test]
+    fn nothing_measured_has_no_rates() {
+        assert_eq!(of(&[], 4), RunRates::default());
+        assert_eq!(of(&[request(0, 2, Outcome::Ok, Some(8))], 0), RunRates::default());
+        let turned = Window { start: Nanos(5), end: Nanos(4) };
+        assert_eq!(turned.seconds(), None);
+    }
+
+    #[test]
+    fn all_failed_is_a_rate_of_zero_and_not_unknown() {
+        let rates = of(&[request(0, 1, Outcome::ConnectRefused, None)], 2);
+        assert_eq!((rates.request_rate, rates.attempt_rate), (Some(0.0), Some(0.5)));
+        assert_eq!(rates.output_tok_s, Some(0.0));
+    }
+
+    fn chunk(at: i64) -> Chunk {
+        Chunk { at: Nanos(at), not_before: Nanos(at), ends_read: true, choice: 0 }
+    }
+
+    #[test]
+    fn tokens_are_spread_over_the_gap_before_their_chunk() {
+        let mut timeline = TokenTimeline::new(window(4));
+        // 3 tokens: one at 0.5 s, one over 0.5..2.5 (a quarter, a half, a quarter), one over 2.5..2.75.
+        timeline.add_request(&[chunk(SECOND / 2), chunk(5 * SECOND / 2), chunk(11 * SECOND / 4)], Some(3));
+        assert_eq!(timeline.seconds, [1.25, 0.5, 1.25, 0.0]);
+        assert_eq!(timeline.peak(), Some(1.25));
+        // Another request in the third second decides.
+        timeline.add_request(&[chunk(2 * SECOND), chunk(2 * SECOND)], Some(10));
+        assert_eq!(timeline.peak(), Some(11.25));
+    }
+
+    #[test]
+    fn tokens_outside_the_window_count_for_their_part_inside() {
+        let mut timeline = TokenTimeline::new(Window { start: Nanos(SECOND), end: Nanos(3 * SECOND) });
+        // The second chunk's token: 0.5..1.5, half of it before the window. The third: 1.5..4.5, a third of it after.
+        timeline.add_request(&[chunk(SECOND / 2), chunk(3 * SECOND / 2), chunk(9 * SECOND / 2)], Some(3));
+        let third = 1.0 / 3.0;
+        assert_eq!(timeline.seconds, [0.5 + third * 0.5, third]);
+        let mut empty = TokenTimeline::new(window(0));
+        empty.add_request(&[chunk(0)], Some(3));
+        assert_eq!(empty.peak(), None);
+        assert_eq!(TokenTimeline::new(window(2)).peak(), None);
+        assert_eq!(TokenTimeline::new(window(i64::MAX / SECOND)).seconds.len(), 0);
+    }
+}
