@@ -34,6 +34,19 @@ pub struct Counts {
     pub stale_connections: u64,
     /// Failures that are this machine's or this process's fault.
     pub client_faults: u64,
+    /// Of each failing outcome that occurred, the failure with the lowest index.
+    pub examples: BTreeMap<Outcome, Example>,
+}
+
+/// One failure, to show what such a failure is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// The request.
+    pub request_index: u64,
+    /// Status of its response, where one came.
+    pub http_status: Option<u16>,
+    /// What is known about it, in one sentence.
+    pub detail: Option<String>,
 }
 
 impl Counts {
@@ -66,6 +79,18 @@ impl Counts {
         if let Some(status) = row.http_status {
             *self.by_status.entry(status).or_default() += 1;
         }
+        if row.outcome.is_failed()
+            && self.examples.get(&row.outcome).is_none_or(|e| row.request_index < e.request_index)
+        {
+            self.examples.insert(row.outcome, Example::of(row));
+        }
+    }
+}
+
+impl Example {
+    fn of(row: &RequestRow) -> Self {
+        let detail = row.error.as_ref().map(|e| e.message.clone()).filter(|message| !message.is_empty());
+        Self { request_index: row.request_index, http_status: row.http_status, detail }
     }
 }
 
@@ -73,6 +98,7 @@ impl Counts {
 mod tests {
     use super::*;
     use crate::metrics::testing::row;
+    use crate::record::ErrorDetail;
 
     #[test]
     fn every_ending_is_counted_once_and_warm_up_apart() {
@@ -100,5 +126,20 @@ mod tests {
         assert_eq!(counts.by_outcome.keys().copied().collect::<Vec<_>>(), Outcome::ALL);
         assert_eq!(counts.by_status, BTreeMap::from([(200, 2)]));
         assert_eq!((counts.client_faults, counts.stale_connections), (3, 40));
+        assert_eq!(counts.examples.len(), 37);
+    }
+
+    #[test]
+    fn the_example_of_a_failure_is_the_first_one_by_index() {
+        let rows = [7, 3, 5].map(|index| {
+            let mut one = row(index);
+            (one.outcome, one.http_status) = (Outcome::HttpError, Some(503));
+            one.error = Some(ErrorDetail { message: format!("request {index}"), ..ErrorDetail::default() });
+            one
+        });
+        let counts = Counts::of(&rows, 3);
+        let example =
+            Example { request_index: 3, http_status: Some(503), detail: Some("request 3".to_owned()) };
+        assert_eq!(counts.examples, BTreeMap::from([(Outcome::HttpError, example)]));
     }
 }

@@ -4,5 +4,7 @@
 
 pub mod events;
 pub mod files;
+pub mod host;
 pub mod ordered;
 pub mod requests;
+pub mod validity;

@@ -43,6 +43,13 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     format!("{sign}{}{point}{fraction}", separate(whole))
 }
 
+/// A number of things: `1 request`, `12,345 requests`. For nouns whose plural is an s.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", whole(count))
+}
+
 /// `value` with `digits` significant digits (more before the point where it is larger): `significant(0.0123456, 3)`
 /// is `0.0123`, `significant(12345.6, 3)` is `12,346`. [`MISSING`] for anything that is not finite.
 #[must_use]
@@ -61,6 +68,39 @@ pub fn whole(value: u64) -> String {
 #[must_use]
 pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{}%", significant(share * 100.0, 3)) } else { MISSING.to_owned() }
+}
+
+/// A span given in milliseconds, with three significant digits and its unit: `8.10 µs`, `81.2 ms`, `12.4 s`, from a
+/// minute on `2 min 5 s`, from an hour on `3 h 12 min`. [`MISSING`] for anything that is not finite.
+#[must_use]
+pub fn span_ms(ms: f64) -> String {
+    if !ms.is_finite() {
+        return MISSING.to_owned();
+    }
+    let seconds = (ms / 1e3).abs();
+    // Half a unit of the third digit below each limit, so that rounding never shows 1000 of the smaller unit.
+    let (factor, unit) = match seconds {
+        s if s < 0.999_5e-6 => (1e6, "ns"),
+        s if s < 0.999_5e-3 => (1e3, "µs"),
+        s if s < 0.999_5 => (1.0, "ms"),
+        s if s < 59.95 => (1e-3, "s"),
+        _ => return long_span(ms),
+    };
+    format!("{} {unit}", significant(ms * factor, 3))
+}
+
+/// Whole minutes and seconds, or whole hours and minutes.
+fn long_span(ms: f64) -> String {
+    let sign = if ms < 0.0 { "-" } else { "" };
+    let seconds = (ms.abs() / 1e3).round();
+    let (large, small, names) = if seconds < 3_600.0 {
+        (seconds / 60.0, seconds % 60.0, ["min", "s"])
+    } else {
+        let minutes = (seconds / 60.0).round();
+        (minutes / 60.0, minutes % 60.0, ["h", "min"])
+    };
+    let [large_name, small_name] = names;
+    format!("{sign}{} {large_name} {small:.0} {small_name}", fixed(large.floor(), 0))
 }
 
 fn separate(digits: &str) -> String {
@@ -105,9 +145,34 @@ mod tests {
         assert_eq!(whole(999), "999");
         assert_eq!(whole(1_000), "1,000");
         assert_eq!(whole(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!([0, 1, 2_000].map(|n| counted(n, "chunk")), ["0 chunks", "1 chunk", "2,000 chunks"]);
         assert_eq!(percent(0.0512), "5.12%");
         assert_eq!(percent(1.0), "100%");
         assert_eq!(percent(f64::NAN), MISSING);
+    }
+
+    #[test]
+    fn spans_have_the_unit_that_fits() {
+        for (ms, expected) in [
+            (0.0, "0 ns"),
+            (0.000_25, "250 ns"),
+            (0.000_999_6, "1.00 µs"),
+            (0.0081, "8.10 µs"),
+            (0.999_6, "1.00 ms"),
+            (81.234, "81.2 ms"),
+            (999.6, "1.00 s"),
+            (12_400.0, "12.4 s"),
+            (59_949.0, "59.9 s"),
+            (59_960.0, "1 min 0 s"),
+            (125_000.0, "2 min 5 s"),
+            (3_599_600.0, "1 h 0 min"),
+            (11_520_000.0, "3 h 12 min"),
+            (-1.5, "-1.50 ms"),
+            (-125_000.0, "-2 min 5 s"),
+            (f64::NAN, MISSING),
+        ] {
+            assert_eq!(span_ms(ms), expected, "{ms}");
+        }
     }
 
     #[test]
