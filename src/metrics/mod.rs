@@ -7,6 +7,7 @@ pub mod exact;
 pub mod formula;
 pub mod gaps;
 pub mod interval;
+pub mod observe;
 pub mod quantile;
 pub mod rates;
 pub mod row;

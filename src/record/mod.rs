@@ -10,6 +10,6 @@ pub mod request;
 pub use id::RunId;
 pub use outcome::Outcome;
 pub use request::{
-    ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase, RequestRecord, Stamp,
-    StampKind, Usage,
+    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
+    RequestRecord, Stamp, StampKind, Usage,
 };
