@@ -11,12 +11,15 @@
 //! Rooms and their layers are listed in `docs/ARCHITECTURE.md`; a room imports only lower layers, and
 //! `tests/tidy.rs` fails when one does not.
 
+pub mod aggregate;
 pub mod client;
 pub mod clock;
 pub mod config;
 pub mod exit;
 pub mod metrics;
 pub mod record;
+pub mod report;
+pub mod run;
 pub mod schedule;
 pub mod units;
 pub mod wire;

@@ -218,3 +218,76 @@ impl Statistic {
 fn float(n: usize) -> f64 {
     n as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hand_worked_statistics() {
+        let d = Distribution::of(&[4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(d.count, 4);
+        assert_eq!(d.mean, Some(2.5));
+        // Squares of the deviations: 5, over 3.
+        assert_eq!(d.stddev, Some((5.0_f64 / 3.0).sqrt()));
+        let p = d.percentiles.unwrap();
+        assert_eq!(
+            (p.min, p.p1, p.p25, p.p50, p.p75, p.p90, p.p99_9, p.max),
+            (1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 4.0, 4.0)
+        );
+        assert_eq!(d.ci95.p50, None, "four values cannot bound a median at 95%");
+        assert!(d.ci95.mean.is_some());
+        assert_eq!(d.independence, None);
+    }
+
+    #[test]
+    fn nothing_and_one_value() {
+        let none = Distribution::of(&[]);
+        assert_eq!(none, Distribution::default());
+        assert!(Statistic::ALL.iter().all(|s| none.get(*s).is_none() || *s == Statistic::Count));
+        assert_eq!(none.get(Statistic::Count), Some(0.0));
+        let one = Distribution::of(&[7.5]);
+        assert_eq!((one.count, one.mean, one.stddev), (1, Some(7.5), None));
+        assert_eq!(one.ci95, Ci95::default());
+        for statistic in Statistic::ALL {
+            let want = match statistic {
+                Statistic::Count => Some(1.0),
+                Statistic::Stddev => None,
+                _ => Some(7.5),
+            };
+            assert_eq!(one.get(statistic), want, "{statistic:?}");
+        }
+    }
+
+    #[test]
+    fn statistics_are_found_by_name() {
+        for statistic in Statistic::ALL {
+            assert_eq!(Statistic::by_name(statistic.name()), Some(statistic));
+        }
+        assert_eq!(Statistic::by_name("p42"), None);
+    }
+
+    #[test]
+    fn every_statistic_reads_its_own_field() {
+        let values: Vec<f64> = (1..=2000).rev().map(f64::from).collect();
+        let d = Distribution::of(&values);
+        let got: Vec<_> = Statistic::ALL.into_iter().filter_map(|s| d.get(s)).collect();
+        let want = [
+            2000.0,
+            1000.5,
+            d.stddev.unwrap(),
+            1.0,
+            20.0,
+            100.0,
+            500.0,
+            1000.0,
+            1500.0,
+            1800.0,
+            1900.0,
+            1980.0,
+            1998.0,
+            2000.0,
+        ];
+        assert_eq!(got, want);
+    }
+}

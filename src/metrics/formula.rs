@@ -103,3 +103,156 @@ fn per(amount: f64, over: f64) -> Option<f64> {
 fn count(n: Option<u64>) -> Option<f64> {
     n.map(|n| n as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::catalog::{CATALOG, Scope};
+    use crate::metrics::testing::row;
+
+    /// Every metric of request scope on the hand-made row of [`row`].
+    const WORKED: [(MetricId, Option<f64>); 26] = [
+        (MetricId::TimeToFirstByte, Some(9.0)),
+        (MetricId::TimeToFirstByteFromDue, Some(10.0)),
+        (MetricId::TimeToFirstEvent, Some(10.0)),
+        (MetricId::TimeToFirstEventFromDue, Some(11.0)),
+        (MetricId::TimeToFirstOutput, Some(19.0)),
+        (MetricId::TimeToFirstOutputFromDue, Some(20.0)),
+        (MetricId::Ttft, Some(29.0)),
+        (MetricId::TtftFromDue, Some(30.0)),
+        (MetricId::TimeToLastOutput, Some(129.0)),
+        (MetricId::TimeToLastOutputFromDue, Some(130.0)),
+        (MetricId::E2e, Some(130.0)),
+        (MetricId::E2eFromDue, Some(131.0)),
+        (MetricId::Generation, Some(111.0)),
+        (MetricId::VisibleGeneration, Some(101.0)),
+        (MetricId::Tpot, Some(11.0)),
+        (MetricId::DecodeTokS, Some(1000.0 / 11.0)),
+        (MetricId::EffectivePrefillTokS, Some(100.0 / 0.019)),
+        (MetricId::OutputTokSPerUser, Some(11.0 / 0.13)),
+        (MetricId::PromptTokens, Some(100.0)),
+        (MetricId::OutputTokens, Some(11.0)),
+        (MetricId::ReasoningTokens, Some(4.0)),
+        (MetricId::CachedTokens, Some(40.0)),
+        (MetricId::PrefixCacheHit, Some(0.4)),
+        (MetricId::SendLag, Some(1.0)),
+        (MetricId::RequestWrite, Some(1.0)),
+        (MetricId::Connect, None),
+    ];
+
+    #[test]
+    fn hand_worked_values() {
+        for (id, want) in WORKED {
+            assert_eq!(value(id, &row(0)), want, "{id:?}");
+        }
+        let covered = CATALOG.iter().filter(|m| m.scope == Scope::Request).count();
+        assert_eq!(covered, WORKED.len(), "every metric of request scope is worked by hand");
+    }
+
+    #[test]
+    fn a_nanosecond_is_kept() {
+        let mut row = row(0);
+        row.send_start = Some(Nanos(1_000_001));
+        assert_eq!(value(MetricId::TimeToFirstByte, &row), Some(8_999_999.0 / 1e6));
+    }
+
+    #[test]
+    fn an_inversion_is_seen_and_not_clamped() {
+        let mut row = row(0);
+        row.send_start = Some(Nanos::from_millis(12));
+        assert_eq!(value(MetricId::TimeToFirstByte, &row), Some(-2.0));
+        // A speed over a negative span means nothing.
+        row.send_start = Some(Nanos::from_millis(20));
+        assert_eq!(value(MetricId::EffectivePrefillTokS, &row), None);
+    }
+
+    #[test]
+    fn a_fresh_connection_has_its_span() {
+        let mut row = row(0);
+        row.connect = Some(Nanos(250_000));
+        assert_eq!(value(MetricId::Connect, &row), Some(0.25));
+    }
+
+    #[test]
+    fn end_to_end_falls_back_to_the_end_of_the_body() {
+        let mut row = row(0);
+        row.at.terminal = None;
+        assert_eq!(value(MetricId::E2e, &row), Some(131.0));
+        assert_eq!(value(MetricId::Generation, &row), Some(112.0));
+    }
+
+    #[test]
+    fn a_reasoning_only_answer_has_no_ttft() {
+        let mut row = row(0);
+        row.at.first_content = None;
+        assert_eq!(value(MetricId::Ttft, &row), None);
+        assert_eq!(value(MetricId::VisibleGeneration, &row), None);
+        assert_eq!(value(MetricId::TimeToFirstOutput, &row), Some(19.0));
+    }
+
+    #[test]
+    fn tpot_needs_two_tokens_two_chunks_two_reads_and_one_choice() {
+        let changes: [fn(&mut RequestRow); 7] = [
+            |row| row.output_tokens = Some(1),
+            |row| row.output_tokens = Some(0),
+            |row| row.output_tokens = None,
+            |row| row.counters.output_chunks = 1,
+            |row| row.one_output_read = true,
+            |row| row.several_choices = true,
+            |row| row.at.last_output = None,
+        ];
+        for change in changes {
+            let mut row = row(0);
+            change(&mut row);
+            assert_eq!(value(MetricId::Tpot, &row), None);
+            assert_eq!(value(MetricId::DecodeTokS, &row), None);
+        }
+        let mut row = row(0);
+        row.output_tokens = Some(2);
+        row.counters.output_chunks = 2;
+        assert_eq!(value(MetricId::Tpot, &row), Some(110.0));
+    }
+
+    #[test]
+    fn missing_counts_are_missing_and_zero_counts_are_zero() {
+        let mut row = row(0);
+        row.usage.prompt_tokens = Some(0);
+        row.usage.cached_tokens = Some(0);
+        assert_eq!(value(MetricId::PromptTokens, &row), Some(0.0));
+        assert_eq!(value(MetricId::CachedTokens, &row), Some(0.0));
+        assert_eq!(value(MetricId::EffectivePrefillTokS, &row), Some(0.0));
+        assert_eq!(value(MetricId::PrefixCacheHit, &row), None);
+        row.usage = crate::record::Usage::default();
+        for id in [
+            MetricId::PromptTokens,
+            MetricId::ReasoningTokens,
+            MetricId::CachedTokens,
+            MetricId::PrefixCacheHit,
+            MetricId::EffectivePrefillTokS,
+        ] {
+            assert_eq!(value(id, &row), None, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn failed_cut_and_warmup_requests_have_no_value() {
+        for outcome in Outcome::ALL.into_iter().filter(|o| *o != Outcome::Ok) {
+            let mut row = row(0);
+            row.outcome = outcome;
+            assert!(CATALOG.iter().all(|m| value(m.id, &row).is_none()), "{outcome:?}");
+        }
+        let mut row = row(0);
+        row.phase = Phase::Warmup;
+        assert!(CATALOG.iter().all(|m| value(m.id, &row).is_none()));
+        row.phase = Phase::Drain;
+        assert_eq!(value(MetricId::Ttft, &row), Some(29.0));
+    }
+
+    #[test]
+    fn gap_and_run_metrics_have_no_value_per_request() {
+        let others = CATALOG.iter().filter(|m| m.scope != Scope::Request);
+        for metric in others {
+            assert_eq!(value(metric.id, &row(0)), None, "{}", metric.name);
+        }
+    }
+}

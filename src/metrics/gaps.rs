@@ -216,7 +216,7 @@ mod tests {
         let d = of(&[&[exact_at(10), hidden(12, 50), exact_at(50), exact_at(70)]]);
         // Only 50 → 70 has two chunks that end their reads.
         assert_eq!(d.exact.count, 1);
-        assert_eq!(d.exact.percentiles.unwrap().min, 20.0);
+        assert_eq!(d.exact.percentiles.map(|p| (p.min, p.max)), Some((20.0, 20.0)));
         assert_eq!(d.coalesced.count, 2);
         assert_eq!(d.coalesced.share, Some(2.0 / 3.0));
         // The mean is (70 − 10) / 3 whatever happened inside the read.

@@ -63,18 +63,13 @@ pub fn independence(in_order: &[f64]) -> Option<Independence> {
     if in_order.len() < MIN_CHECKED {
         return None;
     }
-    let n = float(in_order.len());
     let ranks = centred_ranks(in_order);
     let square: f64 = ranks.iter().map(|r| r * r).sum();
-    let fourth: f64 = ranks.iter().map(|r| r.powi(4)).sum();
     if square <= 0.0 {
         return None;
     }
-    let neighbours: f64 = ranks.iter().zip(ranks.iter().skip(1)).map(|(a, b)| a * b).sum();
-    // Moments of Σ rᵢ·rᵢ₊₁ over all orders of the same ranks, whose sum is 0; ties need no correction.
-    let expected = -square / n;
-    let second = (square * square - fourth) / n + (square * square - 2.0 * fourth) / (n * (n - 1.0));
-    let deviation = (second - expected * expected).sqrt();
+    let neighbours = neighbour_products(&ranks);
+    let (expected, deviation) = permutation_moments(&ranks);
     let lag1_spearman = neighbours / square;
     let z = (neighbours - expected) / deviation;
     z.is_finite().then_some(Independence {
@@ -82,6 +77,21 @@ pub fn independence(in_order: &[f64]) -> Option<Independence> {
         z,
         dependent: z > DEPENDENT_Z && lag1_spearman > DEPENDENT_CORRELATION,
     })
+}
+
+/// Mean and standard deviation of the sum of neighbour products over all orders of the same ranks, whose sum is 0. Exact,
+/// and with ties exact too: it follows from the power sums of the ranks.
+fn permutation_moments(ranks: &[f64]) -> (f64, f64) {
+    let n = float(ranks.len());
+    let square: f64 = ranks.iter().map(|r| r * r).sum();
+    let fourth: f64 = ranks.iter().map(|r| r.powi(4)).sum();
+    let expected = -square / n;
+    let second = (square * square - fourth) / n + (square * square - 2.0 * fourth) / (n * (n - 1.0));
+    (expected, (second - expected * expected).sqrt())
+}
+
+fn neighbour_products(ranks: &[f64]) -> f64 {
+    ranks.iter().zip(ranks.iter().skip(1)).map(|(a, b)| a * b).sum()
 }
 
 /// Places (from 0) of the two order statistics between which quantile `p` lies with at least 95%, at most 2.5% left
@@ -225,4 +235,204 @@ fn float_u64(n: u64) -> f64 {
 )]
 fn floor(x: f64) -> usize {
     x as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64, relative: f64) -> bool {
+        (a - b).abs() <= relative * b.abs()
+    }
+
+    #[test]
+    fn student_t_by_closed_forms_and_tables() {
+        let one = (std::f64::consts::PI * 0.475).tan();
+        let two = 0.475 * 2.0 * (2.0_f64 / (4.0 * 0.975 * 0.025)).sqrt();
+        for (degrees, want) in [
+            (1, one),
+            (2, two),
+            // Computed with 50 digits.
+            (3, 3.182_446_305_283_709_6),
+            (4, 2.776_445_105_197_794_4),
+            (5, 2.570_581_835_636_315_5),
+            (10, 2.228_138_851_986_275),
+            (30, 2.042_272_456_301_238),
+            (100, 1.983_971_518_523_552_3),
+            (1000, 1.962_339_080_826_408_5),
+        ] {
+            let got = student_t_975(degrees).unwrap();
+            assert!(close(got, want, 2e-14), "{degrees}: {got} and not {want}");
+        }
+        assert_eq!(student_t_975(0), None);
+    }
+
+    #[test]
+    fn student_t_by_integrating_its_density() {
+        let mut factor = [0.0, std::f64::consts::FRAC_1_PI, 8_f64.sqrt().recip()];
+        for degrees in 1..=40_u32 {
+            let v = f64::from(degrees);
+            let place = usize::try_from(degrees).unwrap();
+            let density = |t: f64| {
+                factor[if place > 2 { 2 - place % 2 } else { place }]
+                    * (1.0 + t * t / v).powf(-(v + 1.0) / 2.0)
+            };
+            // Simpson's rule from 0 to the point.
+            let steps = 20_000;
+            let h = student_t_975(u64::from(degrees)).unwrap() / f64::from(steps);
+            let inner: f64 = (1..steps).map(|i| density(f64::from(i) * h) * f64::from(2 + 2 * (i % 2))).sum();
+            let within = (density(0.0) + inner + density(f64::from(steps) * h)) * h / 3.0;
+            assert!((within - 0.475).abs() < 1e-12, "{degrees}: {within}");
+            // The factors of v and v + 2 follow from each other.
+            factor[if place > 2 { 2 - place % 2 } else { place }] *= (v + 1.0) / v * (v / (v + 2.0)).sqrt();
+        }
+    }
+
+    #[test]
+    fn the_sum_and_the_expansion_meet() {
+        for degrees in [300, 999, 1000] {
+            let (sum, expansion) = (student_t_975(degrees).unwrap(), t_by_expansion(degrees));
+            assert!(close(sum, expansion, 1e-12), "{degrees}: {sum}, {expansion}");
+        }
+        let points: Vec<f64> = (1..2000).map(|degrees| student_t_975(degrees).unwrap()).collect();
+        assert!(points.windows(2).all(|w| w[0] > w[1]), "the point falls with every degree of freedom");
+        assert!(close(student_t_975(u64::MAX).unwrap(), 1.959_963_984_540_054, 1e-15));
+    }
+
+    #[test]
+    fn interval_of_a_mean_by_hand() {
+        // 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, half width 2.4841.
+        let ci = mean_ci95(2.0, Some(1.0), 3).unwrap();
+        assert!(close(ci.low, 2.0 - 2.484_137_711_7, 1e-9) && close(ci.high, 2.0 + 2.484_137_711_7, 1e-9));
+        assert_eq!(mean_ci95(2.0, None, 1), None);
+        assert_eq!(mean_ci95(2.0, None, 0), None);
+    }
+
+    #[test]
+    fn a_quantile_is_bounded_from_the_published_sample_sizes_on() {
+        // The smallest samples that bound a quantile on both sides: 1 − 2·tail(n) ≥ 95% per side.
+        for (q, n) in [(Quantile::P50, 6), (Quantile::P90, 36), (Quantile::P95, 72), (Quantile::P99, 368)] {
+            let values: Vec<f64> = (0..n).map(f64::from).collect();
+            assert!(quantile_ci95(&values, q).is_some(), "{q:?} at {n}");
+            assert_eq!(quantile_ci95(&values[1..], q), None, "{q:?} at {}", n - 1);
+        }
+        assert_eq!(quantile_ci95(&[], Quantile::P50), None);
+        // Conover's table: the median of 20 values lies between the 6th and the 15th.
+        let values: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!(quantile_ci95(&values, Quantile::P50), Some(Interval { low: 6.0, high: 15.0 }));
+    }
+
+    #[test]
+    fn ten_million_values_are_bounded_quickly_and_tightly() {
+        let (low, high) = order_statistics(10_000_000, 0.5).unwrap();
+        // ±1.96·√n/2 around the middle.
+        assert!(
+            (4_996_898..=4_996_903).contains(&low) && (5_003_097..=5_003_102).contains(&high),
+            "{low}, {high}"
+        );
+        let (low, high) = order_statistics(10_000_000, 0.99).unwrap();
+        assert!(low < 9_900_000 && high > 9_900_000 && high - low < 1240);
+    }
+
+    #[test]
+    fn permutation_moments_are_those_of_all_orders() {
+        fn orders(ranks: &mut Vec<f64>, from: usize, each: &mut impl FnMut(&[f64])) {
+            if from == ranks.len() {
+                each(ranks);
+            }
+            for i in from..ranks.len() {
+                ranks.swap(from, i);
+                orders(ranks, from + 1, each);
+                ranks.swap(from, i);
+            }
+        }
+        for values in [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [1.0, 1.0, 1.0, 4.0, 5.0, 5.0, 9.0]] {
+            let mut ranks = centred_ranks(&values);
+            assert!(ranks.iter().sum::<f64>().abs() < 1e-12);
+            let (mut n, mut first, mut second) = (0.0, 0.0, 0.0);
+            let expected = permutation_moments(&ranks);
+            orders(&mut ranks, 0, &mut |order| {
+                let products = neighbour_products(order);
+                n += 1.0;
+                first += products;
+                second += products * products;
+            });
+            let mean = first / n;
+            let deviation = (second / n - mean * mean).sqrt();
+            assert!(
+                close(expected.0, mean, 1e-9) && close(expected.1, deviation, 1e-9),
+                "{expected:?} {mean} {deviation}"
+            );
+        }
+    }
+
+    #[test]
+    fn ranks_of_ties_are_averages() {
+        assert_eq!(centred_ranks(&[30.0, 10.0, 30.0, 20.0]), [1.0, -1.5, 1.0, -0.5]);
+    }
+
+    /// Uniform doubles in (0, 1) from a 64-bit xorshift.
+    struct Uniform(u64);
+
+    impl Uniform {
+        fn next(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn intervals_cover_the_truth_of_independent_values_and_the_check_rarely_cries_wolf() {
+        let mut uniform = Uniform(42);
+        let (mut mean, mut median, mut p95, mut cried) = (0, 0, 0, 0);
+        const RUNS: u32 = 2000;
+        for _ in 0..RUNS {
+            // Exponential with mean 1: the median is ln 2, the 95th percentile ln 20.
+            let values: Vec<f64> = (0..200).map(|_| -uniform.next().ln()).collect();
+            let covers = |i: Option<Interval>, truth| i.is_some_and(|i| i.low <= truth && truth <= i.high);
+            let d = crate::metrics::Distribution::of(&values);
+            let mut ascending = values.clone();
+            ascending.sort_unstable_by(f64::total_cmp);
+            mean += u32::from(covers(mean_ci95(d.mean.unwrap(), d.stddev, values.len()), 1.0));
+            median += u32::from(covers(quantile_ci95(&ascending, Quantile::P50), 2_f64.ln()));
+            p95 += u32::from(covers(quantile_ci95(&ascending, Quantile::P95), 20_f64.ln()));
+            cried += u32::from(d.independence.unwrap().dependent);
+        }
+        let share = |n: u32| f64::from(n) / f64::from(RUNS);
+        // Exact intervals cover at least 95%; three standard errors of slack. The mean's is only nearly exact here.
+        assert!(share(median) > 0.935 && share(p95) > 0.935, "{} {}", share(median), share(p95));
+        assert!(share(mean) > 0.92, "{}", share(mean));
+        assert!(share(cried) < 0.02, "{}", share(cried));
+    }
+
+    #[test]
+    fn dependence_is_found_and_withholds_the_intervals() {
+        let mut uniform = Uniform(7);
+        let mut value = 0.0;
+        let values: Vec<f64> = (0..200)
+            .map(|_| {
+                value = 0.7 * value + uniform.next();
+                value
+            })
+            .collect();
+        let d = crate::metrics::Distribution::of(&values);
+        let check = d.independence.unwrap();
+        assert!(check.dependent && check.lag1_spearman > 0.5 && check.z > 5.0, "{check:?}");
+        assert_eq!(d.ci95, crate::metrics::distribution::Ci95::default());
+        assert!(d.mean.is_some() && d.percentiles.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_not() {
+        assert_eq!(independence(&[1.0; 50]), None);
+        assert_eq!(independence(&[1.0, 2.0, 3.0]), None);
+        // A slow drift is dependence, a strict alternation is not (intervals are then too wide, which is safe).
+        let drift: Vec<f64> = (0..50).map(f64::from).collect();
+        assert!(independence(&drift).unwrap().dependent);
+        let alternating: Vec<f64> = (0..50).map(|i| f64::from(i % 2)).collect();
+        let check = independence(&alternating).unwrap();
+        assert!(!check.dependent && check.lag1_spearman < -0.9);
+    }
 }

@@ -7,11 +7,12 @@ pub mod exact;
 pub mod formula;
 pub mod gaps;
 pub mod interval;
+pub mod observe;
 pub mod quantile;
 pub mod rates;
 pub mod row;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};

@@ -43,6 +43,13 @@ impl Nanos {
         self.0 as f64 / 1e6
     }
 
+    /// Microseconds as a double.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns (104 days) the conversion is exact")]
+    pub fn as_micros_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
     /// Seconds as a double.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53 ns (104 days) the conversion is exact")]

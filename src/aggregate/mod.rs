@@ -1,0 +1,8 @@
+//! Off the worker cores: from records to rows, and from rows to what a document says.
+
+pub mod chunk;
+pub mod concurrency;
+pub mod counts;
+pub mod summary;
+pub mod tokens;
+pub mod window;

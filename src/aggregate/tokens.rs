@@ -1,0 +1,172 @@
+//! What is known about tokens beyond their distributions: where counts come from, whether answers had the length that
+//! was asked for, how much the server took from its cache, how many tokens a chunk carries. All over ok requests of the
+//! window; requests that lack one of the two numbers of a comparison are left out of it.
+
+use std::collections::BTreeMap;
+
+use crate::metrics::formula;
+use crate::metrics::row::{RequestRow, TokenSource};
+
+/// Token facts of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenFacts {
+    /// Ok requests by the source of their output token count.
+    pub sources: BTreeMap<TokenSource, u64>,
+    /// Output limit against output tokens; `None` when no request has both.
+    pub output: Option<AskedReceived>,
+    /// Context target against the prompt tokens that the server counted; `None` when no request has both.
+    pub prompt: Option<AskedReceived>,
+    /// Prompt tokens against those from the server's cache; `None` when no request has both.
+    pub cached: Option<Cached>,
+    /// Tokens against chunks, for answers of which every token can be in a chunk; `None` when there is none.
+    pub per_chunk: Option<PerChunk>,
+    /// Answers without a usage object.
+    pub without_usage: u64,
+    /// Answers that ended by themselves below their limit.
+    pub ended_early: u64,
+}
+
+/// Sums over the requests that have both numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AskedReceived {
+    /// How many requests have both.
+    pub requests: u64,
+    /// What was asked for.
+    pub asked: u64,
+    /// What came.
+    pub received: u64,
+}
+
+/// Sums over the requests that have both numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cached {
+    /// Prompt tokens.
+    pub prompt: u64,
+    /// Those from the server's cache.
+    pub cached: u64,
+}
+
+/// Sums over the requests whose tokens were counted by the server and all can have come in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerChunk {
+    /// How many requests.
+    pub requests: u64,
+    /// Their output tokens.
+    pub tokens: u64,
+    /// Their output chunks.
+    pub chunks: u64,
+}
+
+impl TokenFacts {
+    /// The facts of these rows.
+    #[must_use]
+    pub fn of(rows: &[RequestRow]) -> Self {
+        let mut facts = Self::default();
+        for row in rows.iter().filter(|row| formula::counts(row)) {
+            facts.add(row);
+        }
+        facts
+    }
+
+    fn add(&mut self, row: &RequestRow) {
+        *self.sources.entry(row.output_token_source).or_default() += 1;
+        compare(&mut self.output, row.requested_max_tokens, row.output_tokens);
+        compare(&mut self.prompt, row.planned_context_tokens, row.usage.prompt_tokens);
+        if let (Some(prompt), Some(cached)) = (row.usage.prompt_tokens, row.usage.cached_tokens) {
+            let sums = self.cached.get_or_insert_default();
+            sums.prompt += prompt;
+            sums.cached += cached;
+        }
+        let counted = matches!(row.output_token_source, TokenSource::Usage | TokenSource::ContinuousUsage);
+        self.without_usage += u64::from(!counted);
+        self.ended_early += u64::from(
+            row.output_tokens.zip(row.requested_max_tokens).is_some_and(|(got, limit)| got < limit),
+        );
+        if let Some(tokens) = row.output_tokens.filter(|_| counted && !hides_reasoning(row)) {
+            let sums = self.per_chunk.get_or_insert_default();
+            sums.requests += 1;
+            sums.tokens += tokens;
+            sums.chunks += row.counters.output_chunks;
+        }
+    }
+}
+
+impl AskedReceived {
+    /// What came over what was asked for; `None` when nothing was asked for.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        ratio(self.received, self.asked)
+    }
+}
+
+impl Cached {
+    /// Share of the prompt tokens that came from the cache; `None` without prompt tokens.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        ratio(self.cached, self.prompt)
+    }
+}
+
+impl PerChunk {
+    /// Tokens per chunk, one token per request left out: the end-of-sequence token, which many servers count, comes in
+    /// no chunk. `None` without chunks.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        ratio(self.tokens.saturating_sub(self.requests), self.chunks)
+    }
+}
+
+/// The server counts reasoning that it does not send.
+fn hides_reasoning(row: &RequestRow) -> bool {
+    row.usage.reasoning_tokens.is_some_and(|n| n > 0) && row.counters.reasoning_chunks == 0
+}
+
+fn compare(sums: &mut Option<AskedReceived>, asked: Option<u64>, received: Option<u64>) {
+    if let (Some(asked), Some(received)) = (asked, received) {
+        let sums = sums.get_or_insert_default();
+        sums.requests += 1;
+        sums.asked += asked;
+        sums.received += received;
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
+fn ratio(over: u64, under: u64) -> Option<f64> {
+    (under > 0).then(|| over as f64 / under as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::row;
+    use crate::record::Outcome;
+
+    #[test]
+    fn sums_of_a_hand_worked_run() {
+        let mut no_usage = row(1);
+        no_usage.usage = Default::default();
+        (no_usage.output_tokens, no_usage.output_token_source) = (Some(6), TokenSource::ContentChunks);
+        let mut hidden = row(2);
+        hidden.counters.reasoning_chunks = 0;
+        hidden.output_tokens = Some(128);
+        let mut failed = row(3);
+        failed.outcome = Outcome::TimeoutIdle;
+        let facts = TokenFacts::of(&[row(0), no_usage, hidden, failed]);
+        assert_eq!(facts.sources, BTreeMap::from([(TokenSource::Usage, 2), (TokenSource::ContentChunks, 1)]));
+        assert_eq!(facts.output, Some(AskedReceived { requests: 3, asked: 384, received: 145 }));
+        assert_eq!(facts.prompt, Some(AskedReceived { requests: 2, asked: 1024, received: 200 }));
+        assert_eq!(facts.cached, Some(Cached { prompt: 200, cached: 80 }));
+        assert_eq!(facts.cached.unwrap().share(), Some(0.4));
+        assert_eq!(facts.per_chunk, Some(PerChunk { requests: 1, tokens: 11, chunks: 6 }));
+        assert_eq!(facts.per_chunk.unwrap().ratio(), Some(10.0 / 6.0));
+        assert_eq!((facts.without_usage, facts.ended_early), (1, 2));
+    }
+
+    #[test]
+    fn nothing_known_is_none_and_not_zero() {
+        assert_eq!(TokenFacts::of(&[]), TokenFacts::default());
+        assert_eq!(AskedReceived::default().ratio(), None);
+        assert_eq!(Cached::default().share(), None);
+        assert_eq!(PerChunk::default().ratio(), None);
+    }
+}

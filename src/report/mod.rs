@@ -1,0 +1,10 @@
+//! Documents of a run: the only room that defines serialized forms.
+//!
+//! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
+
+pub mod events;
+pub mod files;
+pub mod host;
+pub mod ordered;
+pub mod requests;
+pub mod validity;

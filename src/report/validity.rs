@@ -1,0 +1,366 @@
+//! Whether the instrument was good enough for its numbers: the verdict, with its reasons in words.
+//!
+//! The rule is one table of thresholds, each a constant with its reason. A verdict judges this machine and this
+//! process, never the server: a server that fails, or that sends several tokens at once, is a finding about the
+//! server. Rules about a schedule (late sends, sends that were not held) belong to the open loop and are not here.
+
+use std::fmt;
+
+use crate::aggregate::summary::{Spread, Summary};
+use crate::units::{Nanos, display};
+
+/// Largest rate error of the clock, in parts per million, against CLOCK_MONOTONIC. One part per million is a
+/// microsecond a second: below the spread of the kernel's own stamps for every latency of up to some seconds. The
+/// scaling reaches 0.02 where it works.
+pub const MAX_DRIFT_PPM: f64 = 1.0;
+/// Clock errors below this over the whole run say nothing: the two clocks cannot be read at the same instant, and the
+/// bracket around the reading is some hundred nanoseconds wide. Without this floor every short run would fail.
+pub const MIN_CLOCK_ERROR: Nanos = Nanos(1_000);
+/// Share of requests with a stamp before one that it must follow from which on the clock counts as broken. Fewer are
+/// the trace of one disturbed bracket between the two clock domains, and make the run suspect.
+pub const MAX_INVERTED_SHARE: f64 = 0.001;
+/// Largest 99th percentile of (user stamp − kernel stamp), in microseconds. An idle reader stays below 20, a loaded one
+/// below 50; a millisecond means that the reading core was taken away or saturated.
+pub const MAX_READ_DELAY_P99_US: f64 = 1_000.0;
+/// From this 99th percentile of the read delay on, in microseconds, coalesced events may be our own doing: three times
+/// what a reader with 1,000 streams shows.
+pub const HIGH_READ_DELAY_P99_US: f64 = 100.0;
+/// Largest share of output chunks that share a read with an earlier one, while the read delay is high.
+pub const MAX_COALESCED_SHARE: f64 = 0.05;
+
+/// How good the instrument was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// The numbers stand.
+    Valid,
+    /// The numbers may be worse than they look; the reasons say how.
+    Suspect,
+    /// The numbers must not be used.
+    Invalid,
+}
+
+/// What the run knows about its instrument beyond what its rows say.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct InstrumentFacts {
+    /// Kernel receive stamps were asked for.
+    pub kernel_stamps: bool,
+    /// Records that did not fit a ring.
+    pub ring_drops: u64,
+    /// Chunk stamps that did not fit a ring.
+    pub dropped_stamps: u64,
+    /// Requests that a worker began and of which there is no record.
+    pub unresolved: u64,
+    /// One entry per worker.
+    pub workers: Vec<WorkerFacts>,
+    /// How late timers fired, in microseconds.
+    pub timer_lateness_us: Option<Spread>,
+    /// Time that the hypervisor took from this machine during the run.
+    pub steal: Option<Nanos>,
+    /// The clock.
+    pub clock: ClockFacts,
+}
+
+/// What is known about one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct WorkerFacts {
+    /// The core it was pinned to; `None` where pinning failed.
+    pub core: Option<u32>,
+    /// Share of the run in which its loop was not waiting.
+    pub busy_share: Option<f64>,
+    /// Time it was ready to run and did not run.
+    pub run_queue_wait: Option<Nanos>,
+    /// How often it was taken off its core against its will.
+    pub involuntary_switches: Option<u64>,
+}
+
+/// What is known about the clock.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClockFacts {
+    /// Its name, such as the counter that is read; `None` where it is unknown.
+    pub source: Option<String>,
+    /// Rate error against CLOCK_MONOTONIC, in parts per million; `None` where it was not checked.
+    pub drift_ppm: Option<f64>,
+    /// Over how long the rate was compared.
+    pub compared_over: Nanos,
+    /// Readings that went backwards.
+    pub inversions: u64,
+    /// Steps of the wall clock during the run.
+    pub wall_steps: u64,
+}
+
+/// The verdict and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The worst of its findings.
+    pub verdict: Verdict,
+    /// One sentence each, the worst first; none for a valid run.
+    pub reasons: Vec<String>,
+    /// What stands out without being the instrument's fault, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Judges a run.
+#[must_use]
+pub fn judge(facts: &InstrumentFacts, summary: &Summary) -> Judgement {
+    let mut findings = Vec::new();
+    lost(facts, summary, &mut findings);
+    clock(facts, summary, &mut findings);
+    stamps(facts, summary, &mut findings);
+    findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
+    let (reasons, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(v, _)| *v != Verdict::Valid);
+    let text = |findings: Vec<(Verdict, String)>| findings.into_iter().map(|(_, text)| text).collect();
+    Judgement {
+        verdict: reasons.first().map_or(Verdict::Valid, |(verdict, _)| *verdict),
+        reasons: text(reasons),
+        notes: text(notes),
+    }
+}
+
+/// A finding that is `Valid` is a note.
+type Findings = Vec<(Verdict, String)>;
+
+/// What is missing from the record.
+fn lost(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
+    let mut invalid = |count: u64, noun: &str, rest: &str| {
+        if count > 0 {
+            findings.push((Verdict::Invalid, format!("{} {rest}", display::counted(count, noun))));
+        }
+    };
+    invalid(facts.ring_drops, "record", "lost: a ring between worker and collector was full");
+    invalid(facts.dropped_stamps, "chunk stamp", "lost: a ring between worker and collector was full");
+    invalid(
+        summary.counts.client_faults,
+        "request",
+        "failed on this side: this machine could not do its part",
+    );
+    invalid(facts.unresolved, "request", "begun and never accounted for: the counts cannot be trusted");
+}
+
+fn clock(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
+    let clock = &facts.clock;
+    match clock.drift_ppm {
+        Some(drift) if is_clock_wrong(drift, clock.compared_over) => {
+            let (drift, limit) = (display::significant(drift, 2), display::significant(MAX_DRIFT_PPM, 1));
+            findings.push((
+                Verdict::Invalid,
+                format!("the clock ran wrong by {drift} ppm against the kernel's, more than {limit} ppm"),
+            ));
+        }
+        Some(_) => {}
+        None if summary.counts.started > 0 => {
+            findings.push((Verdict::Suspect, "the clock was not checked against the kernel's".to_owned()));
+        }
+        None => {}
+    }
+    if clock.inversions > 0 {
+        let count = display::counted(clock.inversions, "time");
+        findings.push((Verdict::Invalid, format!("the clock went backwards {count}")));
+    }
+    if let Some(share) = share(summary.stamps.inversions, summary.counts.started).filter(|s| *s > 0.0) {
+        let verdict = if share > MAX_INVERTED_SHARE { Verdict::Invalid } else { Verdict::Suspect };
+        let (count, all) =
+            (display::whole(summary.stamps.inversions), display::whole(summary.counts.started));
+        findings.push((
+            verdict,
+            format!("{count} of {all} requests have a stamp before one that it must follow"),
+        ));
+    }
+    if clock.wall_steps > 0 {
+        let count = display::counted(clock.wall_steps, "time");
+        findings.push((
+            Verdict::Valid,
+            format!("the wall clock was set {count} during the run; no latency depends on it"),
+        ));
+    }
+}
+
+fn stamps(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
+    let stamps = &summary.stamps;
+    let received = stamps.kernel_requests + stamps.user_requests;
+    if facts.kernel_stamps && stamps.user_requests > 0 {
+        let (missing, all) = (display::whole(stamps.user_requests), display::whole(received));
+        findings.push((
+            Verdict::Suspect,
+            format!("{missing} of {all} requests came without kernel stamps and are timed by the user clock"),
+        ));
+    }
+    let p99 = stamps.read_delay_us.map(|delay| delay.percentiles.p99);
+    match p99 {
+        Some(p99) if p99 > MAX_READ_DELAY_P99_US => {
+            let (p99, limit) = (display::span_ms(p99 / 1e3), display::span_ms(MAX_READ_DELAY_P99_US / 1e3));
+            findings.push((
+                Verdict::Suspect,
+                format!("reading fell behind the kernel: p99 of the read delay is {p99}, above {limit}"),
+            ));
+        }
+        None if received > 0 => findings.push((
+            Verdict::Suspect,
+            "how late reading was is unknown: there is no kernel stamp to compare with".to_owned(),
+        )),
+        _ => {}
+    }
+    let coalesced = share(stamps.coalesced_chunks, stamps.output_chunks);
+    if let Some(share) = coalesced.filter(|share| *share > MAX_COALESCED_SHARE) {
+        let share = display::percent(share);
+        findings.push(match p99.filter(|p99| *p99 > HIGH_READ_DELAY_P99_US) {
+            Some(p99) => (
+                Verdict::Suspect,
+                format!(
+                    "{share} of the output chunks share a read with an earlier one while the read delay is \
+                     high (p99 {}): this side may have merged them",
+                    display::span_ms(p99 / 1e3)
+                ),
+            ),
+            None => (
+                Verdict::Valid,
+                format!("{share} of the output chunks share a read with an earlier one: they were sent so"),
+            ),
+        });
+    }
+}
+
+fn is_clock_wrong(drift_ppm: f64, over: Nanos) -> bool {
+    let error_ns = (drift_ppm * 1e-6 * over.as_secs_f64() * 1e9).abs();
+    // Written so that a drift that is no number counts as wrong.
+    !(drift_ppm.abs() <= MAX_DRIFT_PPM || error_ns <= MIN_CLOCK_ERROR.as_millis_f64() * 1e6)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl Verdict {
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Suspect => "suspect",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::summary::{ChunkPopulations, Facts};
+    use crate::metrics::Percentiles;
+    use crate::metrics::testing::row;
+
+    fn spread(p99: f64) -> Spread {
+        let percentiles = Percentiles {
+            min: 0.0,
+            p1: 0.0,
+            p5: 0.0,
+            p25: 0.0,
+            p50: 8.0,
+            p75: 8.0,
+            p90: 8.0,
+            p95: 8.0,
+            p99,
+            p99_9: p99,
+            max: p99,
+        };
+        Spread { count: 1_000, mean: 8.0, percentiles }
+    }
+
+    fn good() -> (InstrumentFacts, Summary) {
+        let rows = [row(0), row(1)];
+        let facts = Facts { planned: 2, asked_concurrency: Some(2), stop: None };
+        let mut summary = Summary::of(&rows, &ChunkPopulations::new(&rows, &facts), facts);
+        summary.counts.started = 10_000;
+        summary.stamps.read_delay_us = Some(spread(20.0));
+        (summary.stamps.output_chunks, summary.stamps.coalesced_chunks) = (1_000, 50);
+        let clock = ClockFacts {
+            source: Some("tsc".to_owned()),
+            drift_ppm: Some(-0.02),
+            compared_over: Nanos::from_secs(60),
+            ..ClockFacts::default()
+        };
+        (InstrumentFacts { kernel_stamps: true, clock, ..InstrumentFacts::default() }, summary)
+    }
+
+    /// Each line of the table: what differs from a good run, the verdict, and a word of the reason (or note).
+    #[test]
+    fn the_rule_line_by_line() {
+        type Change = fn(&mut InstrumentFacts, &mut Summary);
+        let table: [(&str, Change, Verdict, &str); 22] = [
+            ("nothing", |_, _| {}, Verdict::Valid, ""),
+            ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
+            ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
+            ("a client failure", |_, s| s.counts.client_faults = 2, Verdict::Invalid, "on this side"),
+            ("no account", |f, _| f.unresolved = 1, Verdict::Invalid, "never accounted"),
+            ("drift at the limit", |f, _| f.clock.drift_ppm = Some(-1.0), Verdict::Valid, ""),
+            ("drift", |f, _| f.clock.drift_ppm = Some(-1.1), Verdict::Invalid, "-1.1 ppm"),
+            ("drift is no number", |f, _| f.clock.drift_ppm = Some(f64::NAN), Verdict::Invalid, "–"),
+            (
+                "drift of a short run is reading noise",
+                |f, _| (f.clock.drift_ppm, f.clock.compared_over) = (Some(30.0), Nanos::from_millis(30)),
+                Verdict::Valid,
+                "",
+            ),
+            ("no clock check", |f, _| f.clock.drift_ppm = None, Verdict::Suspect, "not checked"),
+            ("backwards", |f, _| f.clock.inversions = 1, Verdict::Invalid, "backwards"),
+            ("few inversions", |_, s| s.stamps.inversions = 10, Verdict::Suspect, "10 of 10,000"),
+            ("many inversions", |_, s| s.stamps.inversions = 11, Verdict::Invalid, "11 of 10,000"),
+            ("a wall step", |f, _| f.clock.wall_steps = 2, Verdict::Valid, "set 2 times"),
+            ("no kernel stamps", |_, s| s.stamps.user_requests = 1, Verdict::Suspect, "1 of 3 requests"),
+            (
+                "user stamps, as asked, with a known delay",
+                |f, s| (f.kernel_stamps, s.stamps.user_requests) = (false, 2),
+                Verdict::Valid,
+                "",
+            ),
+            ("delay unknown", |_, s| s.stamps.read_delay_us = None, Verdict::Suspect, "unknown"),
+            ("delay at the limit", |_, s| s.stamps.read_delay_us = Some(spread(1_000.0)), Verdict::Valid, ""),
+            (
+                "delay",
+                |_, s| s.stamps.read_delay_us = Some(spread(8_300.0)),
+                Verdict::Suspect,
+                "8.30 ms, above 1.00 ms",
+            ),
+            ("the server batches", |_, s| s.stamps.coalesced_chunks = 51, Verdict::Valid, "sent so"),
+            (
+                "batches and a high delay",
+                |_, s| {
+                    s.stamps.coalesced_chunks = 51;
+                    s.stamps.read_delay_us = Some(spread(101.0));
+                },
+                Verdict::Suspect,
+                "5.10% of the output chunks",
+            ),
+            (
+                "the worst decides and stands first",
+                |f, s| (f.ring_drops, s.stamps.read_delay_us) = (1, Some(spread(2_000.0))),
+                Verdict::Invalid,
+                "1 record lost",
+            ),
+        ];
+        for (what, change, verdict, word) in table {
+            let (mut facts, mut summary) = good();
+            change(&mut facts, &mut summary);
+            let judgement = judge(&facts, &summary);
+            assert_eq!(judgement.verdict, verdict, "{what}: {judgement:?}");
+            assert_eq!(judgement.reasons.is_empty(), verdict == Verdict::Valid, "{what}");
+            let said = judgement.reasons.first().or(judgement.notes.first());
+            assert_eq!(said.is_some(), !word.is_empty(), "{what}: {judgement:?}");
+            assert!(said.is_none_or(|text| text.contains(word)), "{what}: {judgement:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_received_nothing_has_nothing_to_be_suspect_about() {
+        let facts = Facts { planned: 2, ..Facts::default() };
+        let empty = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
+        let judgement = judge(&InstrumentFacts { kernel_stamps: true, ..InstrumentFacts::default() }, &empty);
+        assert_eq!(judgement, Judgement { verdict: Verdict::Valid, reasons: vec![], notes: vec![] });
+    }
+}
