@@ -1,8 +1,10 @@
 //! Off the worker cores: from records to rows, and from rows to what a document says.
 
 pub mod chunk;
+pub mod collector;
 pub mod concurrency;
 pub mod counts;
+pub mod rows;
 pub mod summary;
 pub mod tokens;
 pub mod window;

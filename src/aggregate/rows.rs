@@ -141,8 +141,9 @@ fn observations(
 ) -> (Option<CanaryObservation>, Option<ControlledOutputObservation>) {
     let Some(text) = text else { return (None, None) };
     let marker = facts.canary_marker.as_deref();
-    let canary = marker.map(|m| observe::canary(&text.text, text.truncated, m));
-    let controlled =
-        facts.controlled_output.map(|(words, strict)| observe::controlled_output(&text.text, text.truncated, marker, words, strict));
+    let canary = marker.map(|m| observe::canary(text, m));
+    let controlled = facts
+        .controlled_output
+        .map(|(words, strict)| observe::controlled_output(text, marker, words, strict));
     (canary, controlled)
 }

@@ -182,7 +182,7 @@ impl Exchange {
         self.request = Bytes::new();
         record.set(StampKind::End, self.end.take().unwrap_or(Stamp { user: now, kernel: None }));
         record.http_status = self.reader.http_status();
-        self.reader.fill(&mut record);
+        self.reader.write_to(&mut record);
         let (outcome, detail) = self.conclude();
         record.outcome = outcome;
         record.error = detail.map(Box::new);
@@ -208,6 +208,10 @@ impl Marks for Stamper<'_> {
         self.record.set_first(StampKind::FirstByte, self.stamp);
     }
 
+    fn interim(&mut self) {
+        self.record.unset(StampKind::FirstByte);
+    }
+
     fn head_done(&mut self) {
         self.record.set_first(StampKind::HeadDone, self.stamp);
     }
@@ -231,7 +235,6 @@ impl Marks for Stamper<'_> {
                 self.record.set_first(stamp, self.stamp);
             }
         }
-        self.record.first_output_kind.get_or_insert(kind);
         self.outputs += 1;
         if self.outputs > 1 {
             self.record.counters.coalesced_chunks += 1;

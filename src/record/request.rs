@@ -342,6 +342,13 @@ impl RequestRecord {
         }
     }
 
+    /// Forgets a stamp.
+    pub fn unset(&mut self, kind: StampKind) {
+        if let Some(place) = self.stamps.get_mut(kind as usize) {
+            *place = None;
+        }
+    }
+
     /// Sets a stamp unless it is set already.
     pub fn set_first(&mut self, kind: StampKind, stamp: Stamp) {
         if let Some(place) = self.stamps.get_mut(kind as usize) {

@@ -229,7 +229,7 @@ impl ResponseReader {
     }
 
     /// Fills in what the answer said: counts, usage, finish reasons, text.
-    pub fn fill(&mut self, record: &mut RequestRecord) {
+    pub fn write_to(&mut self, record: &mut RequestRecord) {
         record.counters.body_bytes = self.body_bytes;
         self.account.write_to(record);
     }
@@ -284,11 +284,11 @@ impl ResponseReader {
 
     /// Decides what the body is. Bytes that do not decide it yet are kept: a byte order mark, white space.
     fn first_data(&mut self, data: &[u8], marks: &mut impl Marks) -> Option<Reading> {
-        let content_type = self.decoder.head().and_then(|head| head.content_type());
         let held = !self.body_start.is_empty();
         if held {
             self.keep(data);
         }
+        let content_type = self.decoder.head().and_then(Head::content_type);
         let seen = if held { self.body_start.as_slice() } else { data };
         let kind = classify_start(content_type, seen);
         self.body = match kind {

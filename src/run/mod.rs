@@ -1,0 +1,4 @@
+//! Runs.
+pub mod feeder;
+pub mod progress;
+pub mod sim_child;
