@@ -14,5 +14,6 @@
 pub mod config;
 pub mod exit;
 pub mod metrics;
+pub mod plan;
 pub mod record;
 pub mod units;
