@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod exit;
 pub mod metrics;
+pub mod plan;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -1,3 +1,14 @@
-//! From what was typed to what will run: flags and file (`args`) become a [`spec::RunSpec`].
+//! From what was typed to what will run: flags ([`args`]) and file ([`file`]) become a [`spec::RunSpec`]
+//! ([`resolve`]), or one sentence that says why not ([`usage`]).
 
+pub mod args;
+mod credentials;
+pub mod defaults;
+pub mod file;
+mod outputs;
+mod prompts;
+pub mod reasoning;
+pub mod resolve;
 pub mod spec;
+pub mod url;
+pub mod usage;

@@ -31,8 +31,8 @@ pub enum QuantityError {
     /// Beyond what the type can hold.
     #[error("is too large")]
     TooLarge,
-    /// A fraction of the smallest unit.
-    #[error("is not a whole number of {0}")]
+    /// A fraction of the smallest unit, which is named after a space (nothing for plain counts).
+    #[error("is not a whole number{0}")]
     NotWhole(&'static str),
 }
 
@@ -62,7 +62,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, QuantityError> {
             return Err(QuantityError::UnitOrder);
         }
         previous = unit_ns;
-        let part = number.times(unit_ns, "nanoseconds")?;
+        let part = number.times(unit_ns, " of nanoseconds")?;
         total = total.checked_add(part).ok_or(QuantityError::TooLarge)?;
         rest = after;
     }
@@ -87,7 +87,7 @@ pub fn format_duration(span: Nanos) -> String {
                     push_decimal(&mut out, whole, 1, name);
                 }
             }
-            if ns % NS_PER_MINUTE > 0 {
+            if !ns.is_multiple_of(NS_PER_MINUTE) {
                 push_decimal(&mut out, ns % NS_PER_MINUTE, NS_PER_SECOND, "s");
             }
         }
@@ -138,7 +138,7 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, QuantityError> {
         "" => 1,
         _ => named(&SIZES, unit).ok_or(QuantityError::UnknownUnit("B, kB, MB, GB, KiB, MiB, GiB"))?,
     };
-    number.times(factor, "bytes").map(Bytes)
+    number.times(factor, " of bytes").map(Bytes)
 }
 
 /// Writes a size exactly, in the largest unit of which it is a whole multiple: `16MiB`, `25kB`, `25481B`.
@@ -159,7 +159,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
         "" => 1,
         _ => named(&COUNTS, unit).ok_or(QuantityError::UnknownUnit("k, M, G"))?,
     };
-    number.times(factor, "units")
+    number.times(factor, "")
 }
 
 /// Writes a count exactly, in the largest multiple it is a whole number of: `60`, `8192`, `10k`, `3M`.
@@ -350,7 +350,7 @@ mod tests {
             ("1s30", UnknownUnit(DURATION_UNITS)),
             ("10m1h", UnitOrder),
             ("1s1s", UnitOrder),
-            ("0.5ns", NotWhole("nanoseconds")),
+            ("0.5ns", NotWhole(" of nanoseconds")),
             ("9223372036854775808ns", TooLarge),
             ("99999999999999999999999999h", TooLarge),
             ("2562048h", TooLarge),
@@ -408,14 +408,14 @@ mod tests {
         assert_eq!(parse_bytes("16MiB"), Ok(Bytes(16 << 20)));
         assert_eq!(parse_bytes("1.5kB"), Ok(Bytes(1_500)));
         assert_eq!(parse_bytes("25480"), Ok(Bytes(25_480)));
-        assert_eq!(parse_bytes("0.3B"), Err(QuantityError::NotWhole("bytes")));
+        assert_eq!(parse_bytes("0.3B"), Err(QuantityError::NotWhole(" of bytes")));
         assert!(matches!(parse_bytes("16K"), Err(QuantityError::UnknownUnit(_))));
         assert_eq!(parse_bytes("99999999999GiB"), Err(QuantityError::TooLarge));
         assert_eq!(format_bytes(Bytes(16 << 20)), "16MiB");
         assert_eq!(format_bytes(Bytes(25_481)), "25481B");
         assert_eq!(parse_count("10k"), Ok(10_000));
         assert_eq!(parse_count("1.5M"), Ok(1_500_000));
-        assert_eq!(parse_count("1.0005k"), Err(QuantityError::NotWhole("units")));
+        assert_eq!(parse_count("1.0005k"), Err(QuantityError::NotWhole("")));
         assert!(matches!(parse_count("10K"), Err(QuantityError::UnknownUnit(_))));
         assert_eq!(parse_count("-1"), Err(QuantityError::Negative));
         assert_eq!(format_count(8_192), "8192");

@@ -1,0 +1,227 @@
+//! From what was typed to what will run: defaults filled in, ranges checked, contradictions refused.
+//!
+//! The environment is an argument, so that a test can be its own; the file system is asked only whether results can
+//! be written and for the key file. Nothing is sent and nothing is created.
+
+use std::ffi::OsString;
+
+use super::args::{Compat, RunArgs, Stamps};
+use super::file::ConfigFile;
+use super::spec::{
+    ConnectionMode, ConnectionSpec, InstrumentSpec, LoadSpec, RunSpec, Secret, SimSpec, TargetSpec,
+};
+use super::usage::UsageError;
+use super::{credentials, defaults, outputs, prompts, url};
+use crate::units::Nanos;
+use crate::units::text::format_duration;
+
+/// Looks up an environment variable; `&|name| std::env::var_os(name)` in the program.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Reads the configuration file if one is named, lets the command line win, and resolves the result.
+///
+/// # Errors
+/// [`UsageError`]: one sentence that names the flag, and the file and line when the value came from there.
+pub fn run_spec(typed: RunArgs, env: Environment<'_>) -> Result<RunSpec, UsageError> {
+    let Some(path) = typed.config.clone() else { return resolve(&typed, env) };
+    let mut file = ConfigFile::read(&path)?;
+    let args = file.fill(typed);
+    resolve(&args, env).map_err(|error| file.locate(error))
+}
+
+/// Resolves flags, without reading a configuration file.
+///
+/// # Errors
+/// [`UsageError`]: one sentence that names the flag.
+pub fn resolve(args: &RunArgs, env: Environment<'_>) -> Result<RunSpec, UsageError> {
+    let compat_anvil = args.compat == Some(Compat::Anvil);
+    let load = load(args)?;
+    let prompt = prompts::prompt(args, &load, compat_anvil)?;
+    let body = prompts::body(args, compat_anvil)?;
+    Ok(RunSpec {
+        target: target(args, env)?,
+        load,
+        prompt,
+        body,
+        connection: connection(args)?,
+        instrument: instrument(args)?,
+        output: outputs::output(args)?,
+        labels: outputs::labels(args)?,
+        dry_run: args.dry_run,
+    })
+}
+
+/// `value`, or an error that says the range when it is outside.
+pub(super) fn within(flag: &str, value: u64, low: u64, high: u64) -> Result<u64, UsageError> {
+    if (low..=high).contains(&value) {
+        return Ok(value);
+    }
+    Err(UsageError::range(flag, format!("between {low} and {high}")))
+}
+
+/// A text without control characters and of bounded length.
+pub(super) fn plain_text(flag: &str, text: Option<&String>) -> Result<Option<String>, UsageError> {
+    let Some(text) = text else { return Ok(None) };
+    if text.chars().count() > defaults::MAX_LABEL_CHARS {
+        return Err(UsageError::range(flag, format!("at most {} characters", defaults::MAX_LABEL_CHARS)));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(UsageError::bad(flag, "must not have control characters"));
+    }
+    Ok(Some(text.clone()))
+}
+
+fn target(args: &RunArgs, env: Environment<'_>) -> Result<TargetSpec, UsageError> {
+    check_endpoint(args.endpoint.as_deref())?;
+    let model = plain_text("--model", args.model.as_ref())?;
+    if model.as_ref().is_some_and(|name| name.trim().is_empty()) {
+        return Err(UsageError::bad("--model", "must not be blank"));
+    }
+    let mut target = TargetSpec {
+        base_url: String::new(),
+        host: String::new(),
+        port: 0,
+        path: String::new(),
+        models_path: None,
+        sim: None,
+        model,
+        api_key: credentials::api_key(args, env)?,
+        headers: credentials::headers(args)?,
+        request_id_header: !args.no_request_id,
+    };
+    match (&args.sim, &args.base_url) {
+        (Some(_), Some(_)) => {
+            return Err(UsageError::clash("--sim", "--base-url", "a run has one target"));
+        }
+        (Some(settings), None) => {
+            if args.endpoint_path.is_some() {
+                let reason = "the simulator has its own paths";
+                return Err(UsageError::clash("--endpoint-path", "--sim", reason));
+            }
+            target.sim = Some(simulator(settings.as_deref().unwrap_or_default())?);
+            let (path, models_path) = url::simulated_paths();
+            (target.path, target.models_path) = (path, Some(models_path));
+        }
+        (None, typed) => {
+            let base = match typed {
+                Some(base) => base.clone(),
+                None => base_from(env)?,
+            };
+            url::parse(base.reveal(), args.endpoint_path.as_deref())?.point(&mut target);
+        }
+    }
+    Ok(target)
+}
+
+fn check_endpoint(endpoint: Option<&str>) -> Result<(), UsageError> {
+    const LATER: [&str; 6] = ["completions", "responses", "messages", "embeddings", "template", "http"];
+    match endpoint {
+        None | Some("chat") => Ok(()),
+        Some(later) if LATER.contains(&later) => {
+            Err(UsageError::bad("--endpoint", format!("{later} is not built in yet; chat is")))
+        }
+        Some(_) => Err(UsageError::range("--endpoint", "chat")),
+    }
+}
+
+fn base_from(env: Environment<'_>) -> Result<Secret, UsageError> {
+    let variable = defaults::BASE_URL_VARIABLE;
+    match env(variable).map(OsString::into_string) {
+        Some(Ok(base)) if !base.trim().is_empty() => Ok(Secret::new(base)),
+        Some(Err(_)) => {
+            Err(UsageError::bad("--base-url", format!("comes from {variable}, which is not UTF-8")))
+        }
+        _ => Err(UsageError::missing("--base-url", format!("name the server, set {variable}, or use --sim"))),
+    }
+}
+
+/// Reads a profile's name or `KEY=VALUE;KEY=VALUE`. Keys are the simulator's own flags, and it is the one that knows
+/// them; what the run itself decides is refused here.
+fn simulator(text: &str) -> Result<SimSpec, UsageError> {
+    const FLAG: &str = "--sim";
+    /// The run picks the port and reads the ledger; a list of faults is no server.
+    const NOT_HERE: [&str; 3] = ["listen", "ledger", "chaos-list"];
+    let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if text.is_empty() {
+        return Ok(SimSpec::default());
+    }
+    if !text.contains('=') {
+        if !word(text) {
+            return Err(UsageError::bad(FLAG, "takes a profile or KEY=VALUE;KEY=VALUE"));
+        }
+        return Ok(SimSpec { settings: vec![("profile".to_owned(), text.to_owned())] });
+    }
+    let mut settings: Vec<(String, String)> = Vec::new();
+    for setting in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let (key, value) = (key.trim().replace('_', "-"), value.trim());
+        if !word(&key) || value.is_empty() || value.chars().any(char::is_control) {
+            return Err(UsageError::bad(FLAG, "has a setting that is not KEY=VALUE"));
+        }
+        if NOT_HERE.contains(&key.as_str()) {
+            return Err(UsageError::bad(FLAG, format!("cannot set {key}: the run decides it")));
+        }
+        if settings.iter().any(|(known, _)| *known == key) {
+            return Err(UsageError::bad(FLAG, format!("sets {key} twice")));
+        }
+        settings.push((key, value.to_owned()));
+    }
+    Ok(SimSpec { settings })
+}
+
+fn load(args: &RunArgs) -> Result<LoadSpec, UsageError> {
+    let requests = args.requests.unwrap_or(defaults::REQUESTS);
+    let requests = within("--requests", requests, 1, defaults::MAX_REQUESTS)?;
+    let slots = |flag, value: u64, least| {
+        let value = within(flag, value, least, u64::from(defaults::MAX_CONCURRENCY))?;
+        u32::try_from(value).map_err(|_| UsageError::range(flag, "smaller"))
+    };
+    let concurrency =
+        slots("--concurrency", args.concurrency.unwrap_or(u64::from(defaults::CONCURRENCY)), 1)?;
+    let burst = slots("--burst", args.burst.unwrap_or(0), 0)?;
+    if burst == 0 {
+        return Ok(LoadSpec { requests, concurrency, burst });
+    }
+    for (flag, value) in [("--requests", args.requests), ("--concurrency", args.concurrency)] {
+        if value.is_some_and(|n| n != u64::from(burst)) {
+            return Err(UsageError::clash(flag, "--burst", "a burst is that many requests at one instant"));
+        }
+    }
+    Ok(LoadSpec { requests: u64::from(burst), concurrency: burst, burst })
+}
+
+fn connection(args: &RunArgs) -> Result<ConnectionSpec, UsageError> {
+    let limit = |flag, value: Option<Nanos>, default| {
+        let value = value.unwrap_or(default);
+        if value > Nanos(0) && value <= defaults::MAX_TIME_LIMIT {
+            return Ok(value);
+        }
+        let most = format_duration(defaults::MAX_TIME_LIMIT);
+        Err(UsageError::range(flag, format!("more than 0s and at most {most}")))
+    };
+    Ok(ConnectionSpec {
+        mode: args.connection.unwrap_or(ConnectionMode::Keep),
+        timeout: limit("--timeout", args.timeout, defaults::TIMEOUT)?,
+        idle_timeout: limit("--idle-timeout", args.idle_timeout, defaults::IDLE_TIMEOUT)?,
+        connect_timeout: limit("--connect-timeout", args.connect_timeout, defaults::CONNECT_TIMEOUT)?,
+    })
+}
+
+fn instrument(args: &RunArgs) -> Result<InstrumentSpec, UsageError> {
+    let cores = args.cores.as_ref().map(|list| list.0.clone()).unwrap_or_default();
+    let most = u64::from(defaults::MAX_CORES);
+    let workers = args.workers.map(|n| within("--workers", n, 1, most)).transpose()?;
+    let named = (!cores.is_empty()).then_some(cores.len() as u64);
+    if let (Some(workers), Some(named)) = (workers, named)
+        && workers > named
+    {
+        let reason = format!("{workers} workers need as many cores, and {named} are named");
+        return Err(UsageError::clash("--workers", "--cores", reason));
+    }
+    Ok(InstrumentSpec {
+        workers: workers.or(named).and_then(|n| u32::try_from(n).ok()),
+        cores,
+        kernel_stamps: args.stamps != Some(Stamps::User),
+        strict: args.strict_instrument,
+    })
+}

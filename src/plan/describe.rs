@@ -1,0 +1,164 @@
+//! What a dry run prints: what would be sent, without sending it and without any secret. Pure: specification and
+//! plan in, text out.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::Plan;
+use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
+use crate::units::Bytes;
+use crate::units::text::{format_bytes, format_duration};
+
+/// Stands for a model name that only the server can tell.
+pub const UNKNOWN_MODEL: &str = "<asked from the server>";
+
+/// Bytes of the first body that are shown.
+const HEAD_BYTES: usize = 400;
+
+/// The target as far as it is known without asking it.
+#[must_use]
+pub fn unasked(spec: &RunSpec) -> ResolvedTarget {
+    ResolvedTarget {
+        addresses: Vec::new(),
+        model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
+        max_model_len: spec.prompt.max_model_len,
+    }
+}
+
+/// The plan for people, line by line.
+#[must_use]
+pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<12}{value}");
+    };
+    let (smallest, largest) = body_range(plan);
+    let contexts: Vec<String> =
+        plan.context_distribution().iter().map(|(tokens, n)| format!("{tokens} × {n}")).collect();
+    let length = target.max_model_len.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+    line("dry run", "nothing is sent".to_owned());
+    line("target", format!("POST {}", endpoint(spec)));
+    line("model", format!("{} (context length {length})", target.model));
+    line(
+        "load",
+        format!(
+            "closed loop: {} requests, {} at a time{}",
+            plan.requests(),
+            spec.load.concurrency,
+            burst(spec)
+        ),
+    );
+    line(
+        "prompts",
+        format!("{}, {} distinct, {} repeated", mode(spec), plan.distinct_prompts(), plan.repeats()),
+    );
+    line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
+    line("bodies", format!("{smallest} to {largest} bytes, max_tokens {}", plan.requested_max_tokens()));
+    line("fields", fields(spec).join(", "));
+    let limits = &spec.connection;
+    line(
+        "connections",
+        format!(
+            "{}; timeout {}, idle {}, connect {}",
+            connection(limits.mode),
+            format_duration(limits.timeout),
+            format_duration(limits.idle_timeout),
+            format_duration(limits.connect_timeout)
+        ),
+    );
+    line("digest", plan.digest().to_owned());
+    line("first body", head(plan));
+    out
+}
+
+/// The same as one JSON document, without a trailing line end.
+#[must_use]
+pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
+    let (smallest, largest) = body_range(plan);
+    let contexts: serde_json::Map<String, Value> =
+        plan.context_distribution().iter().map(|(tokens, n)| (tokens.to_string(), json!(n))).collect();
+    let document = json!({
+        "schema": "hammerscale.plan/1.0",
+        "target": {
+            "base_url": spec.target.base_url,
+            "simulated": spec.target.sim.is_some(),
+            "path": spec.target.path,
+            "model": (target.model != UNKNOWN_MODEL).then_some(&target.model),
+            "max_model_len": target.max_model_len,
+        },
+        "loop": "closed",
+        "requests": plan.requests(),
+        "concurrency": spec.load.concurrency,
+        "burst": spec.load.burst,
+        "seed": spec.prompt.seed,
+        "prompt_source": mode(spec),
+        "distinct_prompts": plan.distinct_prompts(),
+        "repeats": plan.repeats(),
+        "context_distribution": contexts,
+        "max_tokens": plan.requested_max_tokens(),
+        "body_bytes": { "min": smallest, "max": largest },
+        "header_fields": fields(spec),
+        "connection": {
+            "mode": connection(spec.connection.mode),
+            "timeout_s": spec.connection.timeout.as_secs_f64(),
+            "idle_timeout_s": spec.connection.idle_timeout.as_secs_f64(),
+            "connect_timeout_s": spec.connection.connect_timeout.as_secs_f64(),
+        },
+        "digest": plan.digest(),
+        "first_body_head": head(plan),
+    });
+    // A map with texts for keys and finite numbers always has a JSON form.
+    serde_json::to_string_pretty(&document).unwrap_or_default()
+}
+
+fn endpoint(spec: &RunSpec) -> String {
+    match &spec.target.sim {
+        Some(_) => format!("{} of the embedded simulator", spec.target.path),
+        None => {
+            let host = crate::config::url::host_header(&spec.target.host, spec.target.port);
+            format!("http://{host}{}", spec.target.path)
+        }
+    }
+}
+
+fn burst(spec: &RunSpec) -> &'static str {
+    if spec.load.burst > 0 { ", as one burst" } else { "" }
+}
+
+fn mode(spec: &RunSpec) -> String {
+    match (spec.prompt.same, spec.prompt.unique, spec.prompt.shared_prefix_tokens) {
+        (true, _, _) => "one prompt for all requests".to_owned(),
+        (false, true, _) => "unique from the first line on".to_owned(),
+        (false, false, 0) => "unique from the filler on".to_owned(),
+        (false, false, tokens) => format!("shared prefix of {tokens} estimated tokens"),
+    }
+}
+
+/// Names only: values may be secret.
+fn fields(spec: &RunSpec) -> Vec<String> {
+    let id = spec.target.request_id_header.then(|| "X-Request-Id".to_owned());
+    let key = spec.target.api_key.as_ref().map(|_| "Authorization".to_owned());
+    id.into_iter().chain(key).chain(spec.target.headers.iter().map(|(name, _)| name.clone())).collect()
+}
+
+const fn connection(mode: ConnectionMode) -> &'static str {
+    match mode {
+        ConnectionMode::Keep => "keep",
+        ConnectionMode::Fresh => "fresh",
+    }
+}
+
+/// Bytes of the smallest and of the largest body.
+fn body_range(plan: &Plan) -> (u64, u64) {
+    let sizes = (0..plan.requests()).filter_map(|index| plan.body_bytes(index));
+    let (smallest, largest) = sizes.fold((u64::MAX, 0), |(low, high), n| (low.min(n), high.max(n)));
+    (smallest.min(largest), largest)
+}
+
+fn head(plan: &Plan) -> String {
+    let body = plan.body(0).unwrap_or_default();
+    let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body)).into_owned();
+    let left = body.len().saturating_sub(HEAD_BYTES);
+    if left == 0 { head } else { format!("{head}… ({} more)", format_bytes(Bytes(left as u64))) }
+}
