@@ -16,3 +16,4 @@ pub mod exit;
 pub mod metrics;
 pub mod record;
 pub mod units;
+pub mod wire;
