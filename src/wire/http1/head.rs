@@ -1,0 +1,405 @@
+//! Response heads: the status line, the fields, and the few facts that a client asks of every head.
+//!
+//! The status line is judged when its own line is complete, so that a peer that does not speak HTTP is known at
+//! its first line; the fields are judged when the empty line has come. What a field means to the layer above
+//! (whether a content coding is acceptable, whether to follow `Location`) is not decided here.
+
+use std::fmt;
+
+use super::anomaly::{Anomalies, Anomaly};
+use super::error::{Fault, HttpError, SizeLimit};
+use super::fields::{FieldSection, Line, Refused};
+use super::framing::{Facts, Framing};
+use super::grammar::{is_control, is_space, list_members, strip_line_end, trim};
+use super::limits::HEAD_BYTES_MAX;
+use super::request::Method;
+use crate::units::Nanos;
+
+/// Where the minor version's digit stands in a status line.
+const MINOR_VERSION_AT: usize = "HTTP/1.".len();
+/// Where the status code stands in a status line.
+const STATUS_AT: usize = "HTTP/1.1 ".len();
+/// Where the reason phrase stands in a status line that has one.
+const REASON_AT: usize = "HTTP/1.1 200 ".len();
+
+/// The version of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version {
+    /// Always 1: other major versions are errors.
+    pub major: u8,
+    /// As sent; above 1 the response is read as 1.1.
+    pub minor: u8,
+}
+
+/// The head of the final response. Reached through
+/// [`ResponseDecoder::head`](super::ResponseDecoder::head).
+#[derive(Debug, Clone)]
+pub struct Head {
+    section: FieldSection,
+    progress: Progress,
+    minor_version: u8,
+    status: u16,
+    reason: (usize, usize),
+    framing: Framing,
+    body_is_coded: bool,
+    persistent: bool,
+    known: Known,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Nothing but empty lines so far.
+    StatusLine,
+    Fields,
+    Complete,
+}
+
+/// What one call of [`Head::read`] reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadStep {
+    NeedMore,
+    Complete,
+}
+
+/// Positions of the fields that are asked for, of the first one where there are several, and facts read from them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    content_type: Option<usize>,
+    content_encoding: Option<usize>,
+    retry_after: Option<usize>,
+    location: Option<usize>,
+    keep_alive_s: Option<i64>,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl Head {
+    /// The status, three digits: 0 to 999.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The version as sent.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version { major: 1, minor: self.minor_version }
+    }
+
+    /// The reason phrase as sent, in whatever charset; empty where there is none.
+    #[must_use]
+    pub fn reason(&self) -> &[u8] {
+        self.section.bytes(self.reason.0, self.reason.1)
+    }
+
+    /// The fields in the order received: names as sent, values without white space around them and with each fold
+    /// replaced by one space.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.section.iter()
+    }
+
+    /// The value of the first field of that name, in any case.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+
+    /// How the end of the body is found.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Whether a transfer coding other than chunked and identity is left on the body, which then is not what the
+    /// content type says.
+    #[must_use]
+    pub fn body_is_coded(&self) -> bool {
+        self.body_is_coded
+    }
+
+    /// `Content-Type`.
+    #[must_use]
+    pub fn content_type(&self) -> Option<&[u8]> {
+        self.section.value_at(self.known.content_type?)
+    }
+
+    /// Whether `Content-Type` is `text/event-stream`, in any case and with any parameters.
+    #[must_use]
+    pub fn is_event_stream(&self) -> bool {
+        let media_type = |value: &[u8]| {
+            let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
+            trim(value.get(..end).unwrap_or_default()).eq_ignore_ascii_case(b"text/event-stream")
+        };
+        self.content_type().is_some_and(media_type)
+    }
+
+    /// The first `Content-Encoding` that names a coding other than `identity`; `None` when the body is plain.
+    #[must_use]
+    pub fn content_encoding(&self) -> Option<&[u8]> {
+        self.section.value_at(self.known.content_encoding?)
+    }
+
+    /// `Retry-After`: seconds or a date, as sent.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<&[u8]> {
+        self.section.value_at(self.known.retry_after?)
+    }
+
+    /// `Location`, as sent.
+    #[must_use]
+    pub fn location(&self) -> Option<&[u8]> {
+        self.section.value_at(self.known.location?)
+    }
+
+    /// `timeout` of `Keep-Alive`: how long the server keeps an idle connection. `None` where it does not say.
+    #[must_use]
+    pub fn keep_alive_timeout(&self) -> Option<Nanos> {
+        self.known.keep_alive_s.map(Nanos::from_secs)
+    }
+
+    /// Whether the connection may be used again once the body has been read (RFC 9112 9.3).
+    pub(super) fn persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// Whether the head is complete and that of a final response.
+    pub(super) fn is_final(&self) -> bool {
+        self.progress == Progress::Complete && !(100..200).contains(&self.status)
+    }
+
+    /// Where the head begins in the response.
+    pub(super) fn offset(&self) -> Option<u64> {
+        self.section.offset_of(0)
+    }
+
+    pub(super) fn new() -> Self {
+        Self {
+            section: FieldSection::default(),
+            progress: Progress::StatusLine,
+            minor_version: 1,
+            status: 0,
+            reason: (0, 0),
+            framing: Framing::None,
+            body_is_coded: false,
+            persistent: false,
+            known: Known::default(),
+        }
+    }
+
+    /// Forgets everything and keeps the storage. The head begins at `offset` of the response.
+    pub(super) fn begin(&mut self, offset: u64) {
+        self.section.begin_head(offset);
+        self.progress = Progress::StatusLine;
+        self.status = 0;
+        self.reason = (0, 0);
+        self.framing = Framing::None;
+        self.body_is_coded = false;
+        self.persistent = false;
+        self.known = Known::default();
+    }
+
+    /// Takes a prefix of the input, up to the end of the head; returns how much.
+    pub(super) fn read(
+        &mut self,
+        input: &[u8],
+        method: Method,
+        anomalies: &mut Anomalies,
+    ) -> Result<(usize, HeadStep), Fault> {
+        let mut consumed = 0;
+        while let Some(rest) = input.get(consumed..) {
+            let (taken, line) = self.section.take_line(rest, HEAD_BYTES_MAX);
+            consumed += taken;
+            match line {
+                Line::Partial => break,
+                Line::TooLong => {
+                    let offset = self.section.offset_beyond(HEAD_BYTES_MAX);
+                    return Err(Fault { error: HttpError::Limit(SizeLimit::HeadBytes), offset });
+                }
+                Line::From(start) => {
+                    if self.read_line(start, anomalies)? {
+                        self.finish(method, anomalies)?;
+                        return Ok((consumed, HeadStep::Complete));
+                    }
+                }
+            }
+        }
+        Ok((input.len(), HeadStep::NeedMore))
+    }
+
+    /// Why a response that ends now is incomplete: the first broken rule of a complete line, or the end itself.
+    pub(super) fn eof(&self, after_interim: bool) -> Fault {
+        let error = match self.progress {
+            Progress::StatusLine if !self.section.is_untouched() => HttpError::EofInStatusLine,
+            Progress::StatusLine if after_interim => HttpError::EofAfterInterim,
+            Progress::StatusLine => HttpError::EofBeforeResponse,
+            Progress::Fields | Progress::Complete => {
+                if let Some(refused) = self.section.diagnose() {
+                    return header_fault(refused);
+                }
+                HttpError::EofInHeader
+            }
+        };
+        Fault { error, offset: None }
+    }
+
+    /// Looks at a complete line; whether it ends the head.
+    fn read_line(&mut self, start: usize, anomalies: &mut Anomalies) -> Result<bool, Fault> {
+        let line = self.section.from(start);
+        let (text, crlf) = strip_line_end(line);
+        let first = self.section.is_first(start);
+        if self.progress == Progress::Fields {
+            if !crlf {
+                anomalies.insert(Anomaly::BareLfHeader);
+            }
+            if !first && text.first().is_some_and(|&b| is_space(b)) {
+                anomalies.insert(Anomaly::ObsFold);
+            }
+            return Ok(text.is_empty());
+        }
+        if text.is_empty() {
+            anomalies.insert(Anomaly::LeadingEmptyLine);
+            return Ok(false);
+        }
+        let status_line = StatusLine::read(text)
+            .map_err(|(error, at)| Fault { error, offset: self.section.offset_of(start + at) })?;
+        if !crlf {
+            anomalies.insert(Anomaly::BareLfStatusLine);
+        }
+        if !status_line.has_reason {
+            anomalies.insert(Anomaly::NoSpaceAfterCode);
+        }
+        self.reason = (start + REASON_AT.min(text.len()), start + text.len());
+        self.minor_version = status_line.minor_version;
+        self.status = status_line.status;
+        if status_line.minor_version > 1 {
+            anomalies.insert(Anomaly::NewerMinorVersion);
+            // httparse knows 1.0 and 1.1 only.
+            self.section.patch(start + MINOR_VERSION_AT, b'1');
+        }
+        if !(100..600).contains(&status_line.status) {
+            anomalies.insert(Anomaly::StatusOutOfRange);
+        }
+        self.section.fields_begin_here();
+        self.progress = Progress::Fields;
+        Ok(false)
+    }
+
+    fn finish(&mut self, method: Method, anomalies: &mut Anomalies) -> Result<(), Fault> {
+        self.section.parse().map_err(header_fault)?;
+        self.progress = Progress::Complete;
+        if (100..200).contains(&self.status) {
+            return Ok(());
+        }
+        let mut facts = Facts::default();
+        for (i, (name, value)) in self.section.iter().enumerate() {
+            self.known.read(&mut facts, i, name, value);
+        }
+        let verdict = facts
+            .decide(method, self.status, self.minor_version, anomalies)
+            .map_err(|(error, field)| Fault { error, offset: self.section.offset_of_value(field) })?;
+        self.framing = verdict.framing;
+        self.body_is_coded = verdict.coded;
+        let wanted = !self.known.close && (self.minor_version >= 1 || self.known.keep_alive);
+        self.persistent = wanted && !verdict.must_close;
+        Ok(())
+    }
+}
+
+impl Known {
+    /// Reads one field, if it is among those that matter.
+    fn read(&mut self, facts: &mut Facts, i: usize, name: &[u8], value: &[u8]) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        // The lengths spare most fields any comparison.
+        match name.len() {
+            8 if is("location") => _ = self.location.get_or_insert(i),
+            10 if is("connection") => self.read_connection(value),
+            10 if is("keep-alive") => self.keep_alive_s = self.keep_alive_s.or_else(|| read_timeout_s(value)),
+            11 if is("retry-after") => _ = self.retry_after.get_or_insert(i),
+            12 if is("content-type") => _ = self.content_type.get_or_insert(i),
+            14 if is("content-length") => facts.add_content_length(i, value),
+            16 if is("content-encoding") => {
+                if list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+                    self.content_encoding.get_or_insert(i);
+                }
+            }
+            17 if is("transfer-encoding") => facts.add_transfer_encoding(i, value),
+            _ => {}
+        }
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in list_members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+}
+
+/// `timeout=N` among the parameters of `Keep-Alive`, in seconds; absurdly large ones are cut to a year.
+fn read_timeout_s(value: &[u8]) -> Option<i64> {
+    const YEAR_S: i64 = 366 * 24 * 3600;
+    list_members(value).find_map(|parameter| {
+        let (name, number) = parameter.split_at_checked("timeout".len())?;
+        let number = trim(trim(number).strip_prefix(b"=")?);
+        if !name.eq_ignore_ascii_case(b"timeout") || number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let text = str::from_utf8(number).ok()?;
+        Some(text.parse().unwrap_or(YEAR_S).min(YEAR_S))
+    })
+}
+
+fn header_fault(refused: Refused) -> Fault {
+    match refused {
+        Refused::TooMany => Fault { error: HttpError::Limit(SizeLimit::HeadFields), offset: None },
+        Refused::Rule(rule, offset) => Fault { error: HttpError::Header(rule), offset },
+    }
+}
+
+/// A status line (RFC 9112 4): `HTTP-version SP status-code SP [ reason-phrase ]`.
+struct StatusLine {
+    minor_version: u8,
+    status: u16,
+    /// Whether a space follows the status, also before an empty reason.
+    has_reason: bool,
+}
+
+impl StatusLine {
+    /// Reads a line without its end, or names the broken rule and the position.
+    fn read(text: &[u8]) -> Result<Self, (HttpError, usize)> {
+        const NAME: &[u8] = b"HTTP/";
+        let Some(rest) = text.strip_prefix(NAME) else {
+            let same = text.iter().zip(NAME).take_while(|(a, b)| a == b).count();
+            return Err((HttpError::NotHttp, same));
+        };
+        let [major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', rest @ ..] = rest else {
+            return Err((HttpError::BadVersion, NAME.len()));
+        };
+        if *major != b'1' {
+            return Err((HttpError::UnsupportedVersion, NAME.len()));
+        }
+        let [b' ', rest @ ..] = rest else { return Err((HttpError::NoSpaceAfterVersion, STATUS_AT - 1)) };
+        let [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] = rest else {
+            return Err((HttpError::BadStatusCode, STATUS_AT));
+        };
+        let status = [a, b, c].into_iter().fold(0, |value, &digit| value * 10 + u16::from(digit - b'0'));
+        let (has_reason, reason) = match rest {
+            [] => (false, rest),
+            [b' ', reason @ ..] => (true, reason),
+            [b'\r', ..] => return Err((HttpError::BareCrStatusLine, REASON_AT - 1)),
+            _ => return Err((HttpError::BadStatusCode, STATUS_AT)),
+        };
+        if let Some(at) = reason.iter().position(|&b| is_control(b)) {
+            let bare_cr = reason.get(at) == Some(&b'\r');
+            let error = if bare_cr { HttpError::BareCrStatusLine } else { HttpError::ControlInReason };
+            return Err((error, REASON_AT + at));
+        }
+        Ok(Self { minor_version: minor - b'0', status, has_reason })
+    }
+}
