@@ -195,7 +195,7 @@ impl ResponseDecoder {
     /// its framing (RFC 9112 9.3). False before the end.
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        self.is_complete() && self.head.persistent()
+        self.is_complete() && self.head.is_persistent()
     }
 
     /// Whether the connection can be used again: [`ResponseDecoder::keep_alive`], and the peer has not closed. Bytes

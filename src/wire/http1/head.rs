@@ -164,7 +164,8 @@ impl Head {
     }
 
     /// Whether the connection may be used again once the body has been read (RFC 9112 9.3).
-    pub(super) fn persistent(&self) -> bool {
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
         self.persistent
     }
 
