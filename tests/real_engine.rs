@@ -4,6 +4,10 @@
 //! reads what a server writes, and that its token counts are the server's. The witness is the server's own counter,
 //! fetched over a plain socket.
 //!
+//! This server is also a hard case for kept connections: it promises `Keep-Alive: timeout=5`, and then closes the
+//! connection within microseconds of each streamed answer. A client that sends its next request into that gap loses
+//! it, and 64 valid answers show that ours does not.
+//!
 //! The engine takes a minute to install, so the test runs only with `HAMMERSCALE_ENGINE_TESTS=1` and says so when it
 //! is left out. With the variable set, everything it needs is mandatory. It judges no latency: a model on a shared
 //! processor has none worth judging.

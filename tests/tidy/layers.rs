@@ -229,10 +229,8 @@ fn named_rooms(source: &Source) -> Vec<(String, usize)> {
                 braces = braces.saturating_sub(1);
             }
             Kind::Word(_) if continues_a_path(source, i) => {}
-            Kind::Word(word) if word == "crate" || word == "hammerscale" => {
-                if source.has_at(i + 1, &[":", ":"]) {
-                    follow(source, i + 3, 0, &mut found);
-                }
+            Kind::Word(word) if ["crate", "hammerscale"].contains(&word.as_str()) && goes_on(source, i) => {
+                follow(source, i + 3, 0, &mut found);
             }
             Kind::Word(word) if word == "super" => {
                 follow(source, i, depth_of(&source.path) + inline.len(), &mut found);
@@ -251,15 +249,20 @@ fn continues_a_path(source: &Source, i: usize) -> bool {
     joins && source.has_at(before + 1, &[":", ":"])
 }
 
+/// Whether the word at `i` is followed by `::`.
+fn goes_on(source: &Source, i: usize) -> bool {
+    source.has_at(i + 1, &[":", ":"])
+}
+
 /// Follows one path, or a tree of paths in braces, that begins at token `i` inside a module `depth` deep.
 fn follow(source: &Source, i: usize, depth: usize, found: &mut Vec<(String, usize)>) {
     let Some(token) = source.tokens.get(i) else { return };
     match &token.kind {
-        Kind::Word(word) if word == "super" || word == "self" => {
-            if source.has_at(i + 1, &[":", ":"]) {
-                follow(source, i + 3, depth.saturating_sub(usize::from(word == "super")), found);
-            }
+        Kind::Word(word) if word == "super" && goes_on(source, i) => {
+            follow(source, i + 3, depth.saturating_sub(1), found);
         }
+        Kind::Word(word) if word == "self" && goes_on(source, i) => follow(source, i + 3, depth, found),
+        Kind::Word(word) if word == "super" || word == "self" => {} // `{self, …}` names nothing new.
         Kind::Word(word) if depth == 0 => found.push((word.clone(), token.line)),
         Kind::Mark('*') if depth == 0 => found.push(("*".to_owned(), token.line)),
         Kind::Mark('{') => {
@@ -336,7 +339,10 @@ fn arrows_that_point_down_and_mere_mentions_pass() {
             "src/wire/a.rs",
             "use super::b::x; use crate::wire::b; mod t { use super::*; use super::super::b::y; }",
         ),
-        ("src/wire/a/b.rs", "use super::super::c; use self::d::e;"),
+        (
+            "src/wire/a/b.rs",
+            "use super::super::c; use self::d::e; use crate::{self as root, units::{self, Nanos}};",
+        ),
         ("src/wire/a.rs", "fn f() { other::crate_thing::run::x(); std::run::y() }"),
         ("src/run.rs", "use crate::{client, sim, units::Nanos, wire};"),
     ] {

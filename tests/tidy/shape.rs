@@ -48,7 +48,7 @@ fn sizes(sources: &[Source], tables: &[(&str, &str)], ratchet: &[(&str, usize, &
                 ));
             }
             Some(_) if lines <= AIM_LINES => {
-                faults.push(format!("{path}: {lines} lines: take it out of RATCHET"))
+                faults.push(format!("{path}: {lines} lines: take it out of RATCHET"));
             }
             Some(ceiling) if lines > ceiling => {
                 faults.push(format!("{path}: grew from at most {ceiling} to {lines} lines without tests"));

@@ -29,7 +29,10 @@ const CLOCKS: [&str; 2] = ["src/clock/", "src/sim/clock.rs"];
 const CLOCK_TYPES: [&str; 2] = ["Instant", "SystemTime"];
 
 /// These words read a clock wherever they stand.
-const CLOCK_WORDS: [&str; 6] = ["clock_gettime", "ClockId", "gettimeofday", "quanta", "rdtsc", "_rdtsc"];
+const CLOCK_WORDS: [&str; 5] = ["clock_gettime", "gettimeofday", "quanta", "rdtsc", "_rdtsc"];
+
+/// A word that begins so and is followed by `.now` reads that clock of the kernel.
+const KERNEL_CLOCK: &str = "CLOCK_";
 
 /// Unit words that make a number a duration.
 const UNITS: [&str; 12] = [
@@ -101,7 +104,8 @@ pub(crate) fn check_time(sources: &[Source]) -> Vec<String> {
         for (i, token) in source.tokens.iter().enumerate().filter(|(_, t)| !t.test) {
             let Kind::Word(word) = &token.kind else { continue };
             let now = CLOCK_TYPES.contains(&word.as_str()) && source.has_at(i + 1, &[":", ":", "now"]);
-            if now || CLOCK_WORDS.contains(&word.as_str()) {
+            let kernel = word.starts_with(KERNEL_CLOCK) && source.has_at(i + 1, &[".", "now"]);
+            if now || kernel || CLOCK_WORDS.contains(&word.as_str()) {
                 faults
                     .push(format!("{}:{}: `{word}` reads time outside {CLOCKS:?}", source.path, token.line));
             }
@@ -219,6 +223,7 @@ fn a_reading_of_time_outside_the_clocks_is_found() {
         "tokio::time::Instant::now()",
         "nix::time::clock_gettime(id)",
         "use quanta::Clock;",
+        "ClockId::CLOCK_MONOTONIC.now()",
     ] {
         assert_eq!(faults("src/client/worker.rs", reading), 1, "{reading}");
         assert_eq!(faults("src/sim/server.rs", reading), 1, "{reading}");
@@ -226,7 +231,10 @@ fn a_reading_of_time_outside_the_clocks_is_found() {
         assert_eq!(faults("src/sim/clock.rs", reading), 0, "{reading}");
     }
     assert_eq!(
-        faults("src/client/worker.rs", "/* Instant::now() */ f(now, Instant::from(x), \"quanta\")"),
+        faults(
+            "src/client/worker.rs",
+            "/* Instant::now() */ f(now, Instant::from(x), \"quanta\", TimerFd::new(ClockId::CLOCK_MONOTONIC))"
+        ),
         0
     );
 }
