@@ -15,4 +15,5 @@ pub mod config;
 pub mod exit;
 pub mod metrics;
 pub mod record;
+pub mod report;
 pub mod units;
