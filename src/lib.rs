@@ -12,9 +12,11 @@
 //! `tests/tidy.rs` fails when one does not.
 
 pub mod aggregate;
+pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod error;
 pub mod exit;
 pub mod metrics;
 pub mod plan;
@@ -22,5 +24,6 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod sim;
 pub mod units;
 pub mod wire;

@@ -2,9 +2,11 @@
 //!
 //! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
 
+pub mod anvil;
 pub mod events;
 pub mod files;
 pub mod host;
 pub mod ordered;
 pub mod requests;
+pub mod utc;
 pub mod validity;
