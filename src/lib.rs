@@ -11,8 +11,10 @@
 //! Rooms and their layers are listed in `docs/ARCHITECTURE.md`; a room imports only lower layers, and
 //! `tests/tidy.rs` fails when one does not.
 
+pub mod cli;
 pub mod config;
 pub mod exit;
 pub mod metrics;
 pub mod record;
+pub mod sim;
 pub mod units;
