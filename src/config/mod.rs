@@ -9,6 +9,7 @@ mod outputs;
 mod prompts;
 pub mod reasoning;
 pub mod resolve;
+pub mod sim_args;
 pub mod spec;
 pub mod url;
 pub mod usage;

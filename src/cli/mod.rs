@@ -1,0 +1,3 @@
+//! One thin file per sub-command: from typed flags to an exit code.
+
+pub mod sim;

@@ -1,0 +1,40 @@
+//! The ground-truth server: an OpenAI-compatible endpoint that answers on an exact schedule and keeps a ledger of what
+//! it really wrote and when.
+//!
+//! An independent witness: it has its own HTTP parsing and framing, its own clock (the raw kernel clock) and its own
+//! random numbers, and shares no code with `wire` or `clock`, so that a fault of the measuring side cannot cancel
+//! itself. It runs as a process of its own, on other cores than the client.
+//!
+//! ```text
+//! socket ─► request ─► chat ─► script ─► (due) ─► framing ─► socket
+//!                                                    └─────► ledger
+//! ```
+//!
+//! - [`options`], [`distribution`]: what it is told to do
+//! - `request`, `chat`: the request, read strictly
+//! - `script`, `random`: which event is due when, a pure function of seed and arrival number
+//! - `framing`: how events look on the wire
+//! - `connection`: one connection's life; `server`: the event loop; `timers`: deadlines and the wait for them
+//! - [`ledger`]: the truth file, its layout and its reader
+//!
+//! What it serves: `POST /v1/chat/completions` (streamed and whole), `GET /v1/models`, `GET /health`. A connection that
+//! the peer closes or half-closes while an answer is under way counts as given up, as with uvicorn and nginx.
+
+mod chat;
+mod clock;
+mod connection;
+mod cores;
+pub mod distribution;
+mod framing;
+pub mod ledger;
+pub mod options;
+mod random;
+mod request;
+mod script;
+mod server;
+mod stop;
+mod timers;
+
+pub use distribution::{CountDistribution, DurationDistribution, Shape, ShapeError};
+pub use options::SimOptions;
+pub use server::{Server, SimError};

@@ -1,0 +1,449 @@
+//! The event loop: one thread, one epoll instance, all connections and their deadlines.
+//!
+//! Between two deadlines it sleeps in epoll until [`SPIN_WINDOW`] before the next one and then asks epoll without
+//! waiting, so that reading and accepting never delay an event by more than one call. Overdue events are sent in order
+//! of their instants, a few at a time, with a look at the sockets in between.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sim::clock;
+use crate::sim::connection::{Connection, Fate, Shared};
+use crate::sim::cores;
+use crate::sim::ledger::{
+    Book, ClosedBy, ConnectionClosed, ConnectionOpened, Header, LedgerWriter, Record, Totals, VERSION,
+};
+use crate::sim::options::SimOptions;
+use crate::sim::stop::StopSources;
+use crate::sim::timers::{Alarm, Deadline, SPIN_WINDOW, Timers};
+use crate::units::Nanos;
+
+/// Handshakes that may wait to be accepted. The kernel cuts this down to `net.core.somaxconn`; a burst of ten thousand
+/// connections must not be refused for a smaller number of ours.
+const LISTEN_BACKLOG: i32 = 65_535;
+
+/// Ready descriptors taken per call of epoll.
+const EVENTS_PER_WAIT: usize = 128;
+
+/// Connections accepted in a row, at about 5 µs each.
+const ACCEPTS_IN_A_ROW: usize = 8;
+
+/// Overdue events sent in a row before the sockets are looked at again.
+const SENDS_IN_A_ROW: usize = 32;
+
+/// How often the ledger's last block is handed over, and accepting is tried again after descriptors ran out.
+const TICK: Nanos = Nanos::from_millis(100);
+
+const TOKEN_LISTENER: u64 = u64::MAX;
+const TOKEN_ALARM: u64 = u64::MAX - 1;
+const TOKEN_SIGNALS: u64 = u64::MAX - 2;
+const TOKEN_STDIN: u64 = u64::MAX - 3;
+
+/// Why the simulator cannot start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The address cannot be listened on.
+    #[error("--listen {address}: {source}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The ledger cannot be created.
+    #[error("--ledger {path}: {source}", path = path.display())]
+    Ledger {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The cores cannot be used.
+    #[error("--cores: {0}")]
+    Cores(Errno),
+    /// Standard input is a file, whose end is no sign of life.
+    #[error("--exit-with-stdin needs a pipe or a terminal as standard input")]
+    Stdin,
+    /// The ledger could not be written to its end: what was served is not all in it.
+    #[error("the ledger could not be written: {0}")]
+    LedgerWrite(io::Error),
+    /// A system call failed that must not.
+    #[error("the simulator's event loop failed: {0}")]
+    System(#[from] Errno),
+}
+
+/// A simulator that listens. Made for a process of its own: it takes the process's SIGINT and SIGTERM and pins the
+/// calling thread.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    epoll: Epoll,
+    alarm: Alarm,
+    stop: StopSources,
+    shared: Shared,
+    connections: Connections,
+    timers: Timers,
+    accepting: bool,
+    next_tick: Nanos,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    opened: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Tells a slot's connections apart in stale events and deadlines.
+    generation: u32,
+    connection: Option<Connection>,
+    /// The deadline that stands in the timers.
+    armed: Option<Nanos>,
+    interest: EpollFlags,
+}
+
+impl Server {
+    /// Listens, creates the ledger, takes the signals and the cores. Connections wait in the listening socket until
+    /// [`Self::run`].
+    ///
+    /// # Errors
+    /// [`SimError`], naming the flag to change.
+    pub fn bind(options: SimOptions) -> Result<Self, SimError> {
+        // Not having more descriptors shows when connections are not accepted; starting is still right.
+        let _ = cores::raise_descriptor_limit();
+        let address = options.listen;
+        let listener = listen(address).map_err(|source| SimError::Listen { address, source })?;
+        let address = listener.local_addr().map_err(|source| SimError::Listen { address, source })?;
+        let stop = StopSources::new(options.exit_with_stdin)?;
+        let writer = open_ledger(&options)?;
+        cores::pin(options.cores.get(..1).unwrap_or_default()).map_err(SimError::Cores)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let alarm = Alarm::new()?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_LISTENER))?;
+        // Edge-triggered, because an alarm that has rung stays readable until it is set again.
+        epoll.add(alarm.timer(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TOKEN_ALARM))?;
+        epoll.add(stop.signals(), EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_SIGNALS))?;
+        if let Some(stdin) = stop.stdin() {
+            epoll.add(stdin, EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_STDIN)).map_err(|e| match e {
+                Errno::EPERM => SimError::Stdin,
+                e => SimError::System(e),
+            })?;
+        }
+        Ok(Self {
+            listener,
+            address,
+            epoll,
+            alarm,
+            stop,
+            shared: Shared::new(options, Book::new(writer)),
+            connections: Connections::default(),
+            timers: Timers::default(),
+            accepting: true,
+            next_tick: Nanos(0),
+        })
+    }
+
+    /// Where it listens, with the port that was picked.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until SIGINT, SIGTERM or the end of standard input, then closes the ledger. Returns what was served.
+    ///
+    /// # Errors
+    /// [`SimError::LedgerWrite`] and [`SimError::System`].
+    pub fn run(mut self) -> Result<Totals, SimError> {
+        let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
+        let mut stopping = false;
+        while !stopping && !self.shared.book.has_failed() {
+            let ready = self.wait(&mut events)?;
+            self.shared.update_now();
+            for event in events.iter().take(ready) {
+                stopping |= self.dispatch(*event)?;
+                self.send_due()?;
+            }
+            self.send_due()?;
+            self.tick()?;
+        }
+        self.shared.update_now();
+        for slot in &mut self.connections.slots {
+            if let Some(mut connection) = slot.connection.take() {
+                connection.stop(&mut self.shared);
+                enter_close(&mut self.shared, connection.number(), ClosedBy::Simulator);
+            }
+        }
+        self.shared.book.finish().map_err(SimError::LedgerWrite)
+    }
+
+    /// Waits for a socket or until shortly before the next deadline; not at all when that is near.
+    fn wait(&mut self, events: &mut [EpollEvent]) -> Result<usize, SimError> {
+        let deadline = self.timers.earliest().map(|d| Nanos(d.at.0.saturating_sub(SPIN_WINDOW.0)));
+        let tick = self.needs_tick().then_some(self.next_tick);
+        let wake = match (deadline, tick) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let timeout = if wake.is_some_and(|at| at <= self.shared.now) {
+            EpollTimeout::ZERO
+        } else {
+            self.alarm.set(wake)?;
+            EpollTimeout::NONE
+        };
+        match self.epoll.wait(events, timeout) {
+            Err(Errno::EINTR) => Ok(0),
+            result => Ok(result?),
+        }
+    }
+
+    /// Handles one readiness; `true` is the order to stop.
+    fn dispatch(&mut self, event: EpollEvent) -> Result<bool, SimError> {
+        match event.data() {
+            TOKEN_LISTENER => self.accept()?,
+            TOKEN_ALARM => {}
+            TOKEN_SIGNALS => return Ok(true),
+            TOKEN_STDIN => return Ok(self.stop.stdin_has_ended()),
+            owner => self.serve(owner, event.events())?,
+        }
+        Ok(false)
+    }
+
+    fn accept(&mut self) -> Result<(), SimError> {
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            let (stream, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // No descriptor or no memory: the queue stays readable, so stop looking at it for a while.
+                Err(_) => return self.set_accepting(false),
+            };
+            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+                continue;
+            }
+            self.shared.update_now();
+            let number = self.connections.opened;
+            let opened = ConnectionOpened { number, at: self.shared.now, peer };
+            let owner = self.connections.insert(Connection::new(stream, number));
+            self.shared.book.enter(&Record::ConnectionOpened(opened));
+            if let Some((_, connection)) = self.connections.get_mut(owner) {
+                let event = EpollEvent::new(EpollFlags::EPOLLIN, owner);
+                self.epoll.add(connection.stream(), event)?;
+            }
+            self.send_due()?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, owner: u64, ready: EpollFlags) -> Result<(), SimError> {
+        let Some((_, connection)) = self.connections.get_mut(owner) else { return Ok(()) };
+        let fate = if ready.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
+            connection.lose_peer(&mut self.shared)
+        } else {
+            let mut fate = Fate::Open;
+            if ready.contains(EpollFlags::EPOLLOUT) {
+                fate = connection.on_writable(&mut self.shared);
+            }
+            if fate == Fate::Open && ready.contains(EpollFlags::EPOLLIN) {
+                fate = connection.on_readable(&mut self.shared);
+            }
+            fate
+        };
+        match fate {
+            Fate::Open => self.settle(owner),
+            Fate::Closed(by) => {
+                self.close(owner, by);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what is due, earliest first, up to a bound.
+    fn send_due(&mut self) -> Result<(), SimError> {
+        for _ in 0..SENDS_IN_A_ROW {
+            let Some(deadline) = self.timers.earliest() else { return Ok(()) };
+            if deadline.at > self.shared.now {
+                return Ok(());
+            }
+            let owner = deadline.owner;
+            let Some((armed, connection)) = self.connections.get_mut(owner) else {
+                self.timers.remove_dead();
+                continue;
+            };
+            if *armed != Some(deadline.at) {
+                self.timers.remove_dead();
+                continue;
+            }
+            let fate = connection.on_deadline(&mut self.shared);
+            *armed = connection.deadline();
+            match (fate, *armed) {
+                (Fate::Open, Some(at)) => self.timers.replace_earliest(Deadline { at, owner }),
+                (Fate::Open, None) => self.timers.remove_earliest(),
+                (Fate::Closed(by), _) => {
+                    *armed = None;
+                    self.timers.remove_earliest();
+                    self.close(owner, by);
+                    continue;
+                }
+            }
+            self.settle_interest(owner)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the timers and the interest in line with what the connection wants now.
+    fn settle(&mut self, owner: u64) -> Result<(), SimError> {
+        if let Some((armed, connection)) = self.connections.get_mut(owner) {
+            let wanted = connection.deadline();
+            if *armed != wanted {
+                if armed.is_some() {
+                    self.timers.forget_one();
+                }
+                if let Some(at) = wanted {
+                    self.timers.add(Deadline { at, owner });
+                }
+                *armed = wanted;
+            }
+        }
+        self.settle_interest(owner)
+    }
+
+    fn settle_interest(&mut self, owner: u64) -> Result<(), SimError> {
+        let Some(slot) = self.connections.slot_mut(owner) else { return Ok(()) };
+        let Some(connection) = &slot.connection else { return Ok(()) };
+        let mut wanted = EpollFlags::empty();
+        wanted.set(EpollFlags::EPOLLIN, connection.wants_input());
+        wanted.set(EpollFlags::EPOLLOUT, connection.wants_output());
+        if slot.interest != wanted {
+            slot.interest = wanted;
+            self.epoll.modify(connection.stream(), &mut EpollEvent::new(wanted, owner))?;
+        }
+        Ok(())
+    }
+
+    /// Drops a connection; closing the socket takes it out of epoll.
+    fn close(&mut self, owner: u64, by: ClosedBy) {
+        let Some((connection, was_armed)) = self.connections.remove(owner) else { return };
+        enter_close(&mut self.shared, connection.number(), by);
+        if was_armed {
+            self.timers.forget_one();
+        }
+        let connections = &self.connections;
+        self.timers.sweep(|d| connections.armed(d.owner) == Some(d.at));
+    }
+
+    fn needs_tick(&self) -> bool {
+        !self.accepting || self.shared.book.has_unwritten()
+    }
+
+    fn tick(&mut self) -> Result<(), SimError> {
+        if self.shared.now < self.next_tick {
+            return Ok(());
+        }
+        self.next_tick = Nanos(self.shared.now.0.saturating_add(TICK.0));
+        self.shared.book.flush();
+        if self.accepting { Ok(()) } else { self.set_accepting(true) }
+    }
+
+    fn set_accepting(&mut self, accepting: bool) -> Result<(), SimError> {
+        self.accepting = accepting;
+        let interest = if accepting { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
+        self.epoll.modify(&self.listener, &mut EpollEvent::new(interest, TOKEN_LISTENER))?;
+        Ok(())
+    }
+}
+
+impl Connections {
+    /// Puts a connection into a free slot and returns its owner word.
+    fn insert(&mut self, connection: Connection) -> u64 {
+        self.opened += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            let slot = Slot { generation: 0, connection: None, armed: None, interest: EpollFlags::empty() };
+            self.slots.push(slot);
+            // Slots are at most as many as descriptors, which are ints.
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let mut generation = 0;
+        if let Some(slot) = usize::try_from(place).ok().and_then(|i| self.slots.get_mut(i)) {
+            slot.connection = Some(connection);
+            slot.armed = None;
+            slot.interest = EpollFlags::EPOLLIN;
+            generation = slot.generation;
+        }
+        u64::from(generation) << 32 | u64::from(place)
+    }
+
+    fn remove(&mut self, owner: u64) -> Option<(Connection, bool)> {
+        let slot = self.slot_mut(owner)?;
+        let connection = slot.connection.take()?;
+        let was_armed = slot.armed.take().is_some();
+        // The highest generations would make owner words that look like the loop's own tokens.
+        slot.generation = (slot.generation + 1) % (u32::MAX - 1);
+        self.free.push(place_of(owner));
+        Some((connection, was_armed))
+    }
+
+    fn get_mut(&mut self, owner: u64) -> Option<(&mut Option<Nanos>, &mut Connection)> {
+        let slot = self.slot_mut(owner)?;
+        Some((&mut slot.armed, slot.connection.as_mut()?))
+    }
+
+    fn armed(&self, owner: u64) -> Option<Nanos> {
+        let slot = self.slots.get(usize::try_from(place_of(owner)).ok()?)?;
+        if u64::from(slot.generation) == owner >> 32 { slot.armed } else { None }
+    }
+
+    fn slot_mut(&mut self, owner: u64) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(usize::try_from(place_of(owner)).ok()?)?;
+        (u64::from(slot.generation) == owner >> 32).then_some(slot)
+    }
+}
+
+/// The low half of an owner word.
+fn place_of(owner: u64) -> u32 {
+    u32::try_from(owner & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+fn enter_close(shared: &mut Shared, number: u64, by: ClosedBy) {
+    let closed = ConnectionClosed { number, at: shared.now, by };
+    shared.book.enter(&Record::ConnectionClosed(closed));
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Creates the ledger, if one is asked for. Its writer thread gets all cores but the event loop's, or the same one when
+/// there is only that.
+fn open_ledger(options: &SimOptions) -> Result<Option<LedgerWriter>, SimError> {
+    let Some(path) = &options.ledger else { return Ok(None) };
+    let writer_cores = match options.cores.as_slice() {
+        [_, others @ ..] if !others.is_empty() => others,
+        all => all,
+    };
+    // The thread inherits the cores of this one, which then moves to its own.
+    cores::pin(writer_cores).map_err(SimError::Cores)?;
+    let header = Header {
+        version: VERSION,
+        seed: options.seed,
+        pid: std::process::id(),
+        monotonic: clock::monotonic(),
+        realtime: clock::realtime(),
+    };
+    let writer = LedgerWriter::create(path, &header)
+        .map_err(|source| SimError::Ledger { path: path.clone(), source })?;
+    Ok(Some(writer))
+}
