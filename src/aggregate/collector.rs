@@ -76,6 +76,8 @@ pub struct Collected<S: RowSink> {
     pub sink: S,
     /// The first error of the sink.
     pub sink_error: Option<S::Error>,
+    /// Output chunks that came with their requests.
+    pub chunks: u64,
     /// Output chunks whose request record never came: only after a ring drop.
     pub orphan_chunks: u64,
 }
@@ -88,6 +90,7 @@ struct Collector<S: RowSink> {
     waiting: Vec<(u32, RequestRecord)>,
     next_anchor: Nanos,
     rows: Vec<RequestRow>,
+    chunks: u64,
     sink_error: Option<S::Error>,
 }
 
@@ -98,6 +101,7 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
         waiting: Vec::new(),
         next_anchor: Nanos(setup.clock.monotonic().0.saturating_add(ANCHOR_DISTANCE.0)),
         rows: Vec::new(),
+        chunks: 0,
         sink_error: None,
         setup,
     };
@@ -159,6 +163,7 @@ impl<S: RowSink> Collector<S> {
 
     fn take(&mut self, worker: u32, record: RequestRecord) {
         let chunks = self.open.remove(&(worker, record.serial)).unwrap_or_default();
+        self.chunks += chunks.len() as u64;
         let facts = (self.setup.facts)(record.index);
         let scaled = scale(record, &chunks, worker, &self.setup.timeline, facts);
         let live = &self.setup.live;
@@ -181,6 +186,7 @@ impl<S: RowSink> Collector<S> {
             timeline: self.setup.timeline,
             sink: self.setup.sink,
             sink_error: self.sink_error,
+            chunks: self.chunks,
             orphan_chunks: self.open.values().map(|c| c.len() as u64).sum(),
         }
     }

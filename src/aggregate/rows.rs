@@ -6,7 +6,7 @@ use crate::metrics::observe;
 use crate::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use crate::record::{CapturedText, ChunkStamp, RequestRecord, Stamp, StampKind};
+use crate::record::{CapturedText, ChunkStamp, Outcome, RequestRecord, Stamp, StampKind};
 use crate::units::Nanos;
 
 /// What the plan knows about a request and a worker does not.
@@ -67,7 +67,7 @@ pub fn scale(
         connection_use: record.connection_use,
         stale_connections: record.stale_connections,
         phase: record.phase,
-        outcome: record.outcome,
+        outcome: judged(record.outcome, canary.as_ref(), controlled_output.as_ref()),
         http_status: record.http_status,
         due: timeline.at(record.due),
         dns: None,
@@ -97,6 +97,19 @@ pub fn scale(
         error: record.error.map(|e| *e),
     };
     Scaled { row, chunks: scaled_chunks }
+}
+
+/// An answer that came in order fails when it is not the one that was asked for.
+fn judged(
+    outcome: Outcome,
+    canary: Option<&CanaryObservation>,
+    controlled_output: Option<&ControlledOutputObservation>,
+) -> Outcome {
+    match outcome {
+        Outcome::Ok if canary.is_some_and(|c| !c.passed) => Outcome::CanaryFailed,
+        Outcome::Ok if controlled_output.is_some_and(|c| !c.passed) => Outcome::ControlledOutputFailed,
+        other => other,
+    }
 }
 
 fn receive_stamps(record: &RequestRecord, at: impl Fn(Stamp) -> Nanos) -> ReceiveStamps {

@@ -25,11 +25,13 @@ pub struct Timeline {
 /// What the end of the run says about the clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClockCheck {
-    /// Largest deviation of an anchor from the line through its neighbours, parts per million of the distance
-    /// between them; `None` with fewer than three anchors.
-    pub drift_ppm: Option<f64>,
-    /// Largest deviation of an anchor from the line through its neighbours.
+    /// Largest deviation of an anchor from the line through its neighbours: what a stamp half-way between two anchors
+    /// could be off by; `None` with fewer than three anchors.
     pub error: Option<Nanos>,
+    /// Distance of the first and the last anchor.
+    pub compared_over: Nanos,
+    /// The first in parts per million of the second; `None` with fewer than three anchors.
+    pub drift_ppm: Option<f64>,
     /// Anchors at which the counter or CLOCK_MONOTONIC had gone back.
     pub inversions: u64,
     /// Steps of the wall clock.
@@ -101,7 +103,8 @@ impl Timeline {
     /// Judges the anchors: see [`ClockCheck`].
     #[must_use]
     pub fn check(&self) -> ClockCheck {
-        let mut check = ClockCheck { drift_ppm: None, error: None, inversions: 0, wall_steps: 0 };
+        let compared_over = Nanos(self.last().monotonic.0.saturating_sub(self.zero.0));
+        let mut check = ClockCheck { error: None, compared_over, drift_ppm: None, inversions: 0, wall_steps: 0 };
         for pair in self.anchors.windows(2) {
             if let [a, b] = pair {
                 check.inversions += u64::from(b.ticks < a.ticks || b.monotonic < a.monotonic);
@@ -111,14 +114,11 @@ impl Timeline {
         for three in self.anchors.windows(3) {
             if let [a, b, c] = three {
                 let error = Nanos((interpolate(a, c, b.ticks) - b.monotonic.0).abs());
-                let span = Nanos(c.monotonic.0 - a.monotonic.0);
-                if span.0 > 0 {
-                    let ppm = error.as_secs_f64() / span.as_secs_f64() * 1e6;
-                    check.drift_ppm = Some(check.drift_ppm.map_or(ppm, |x: f64| x.max(ppm)));
-                    check.error = Some(check.error.map_or(error, |x: Nanos| x.max(error)));
-                }
+                check.error = Some(check.error.map_or(error, |x: Nanos| x.max(error)));
             }
         }
+        let share = |error: Nanos| error.as_secs_f64() / compared_over.as_secs_f64() * 1e6;
+        check.drift_ppm = check.error.filter(|_| compared_over.0 > 0).map(share);
         check
     }
 
@@ -224,6 +224,7 @@ mod tests {
         let check = t.check();
         assert_eq!(check.error, Some(Nanos(1_000)));
         assert!((check.drift_ppm.unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(check.compared_over, Nanos(2 * s));
     }
 
     #[test]

@@ -8,5 +8,6 @@ pub mod files;
 pub mod host;
 pub mod ordered;
 pub mod requests;
+pub mod sink;
 pub mod utc;
 pub mod validity;

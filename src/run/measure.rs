@@ -37,6 +37,8 @@ pub struct Measurement<'a, S> {
     pub render: Box<dyn Fn(u64) -> Bytes + Send>,
     /// Which core does what.
     pub cores: &'a Cores,
+    /// Something can be sent at all.
+    pub reachable: bool,
     /// The run's axis with its first anchor.
     pub timeline: Timeline,
     /// Timer rate.
@@ -91,7 +93,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
     /// When a worker cannot be started.
     pub async fn carry_out(self, signals: &mut Signals) -> Result<Measured<S>, RunError> {
         let clock = Clock::new();
-        let requests = self.plan.requests();
+        let requests = if self.reachable { self.plan.requests() } else { 0 };
         let slots = u64::from(self.spec.load.concurrency);
         let stop = Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
         let size = self.plan.body_bytes(0).unwrap_or(0);

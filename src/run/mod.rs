@@ -1,4 +1,156 @@
-//! Runs.
+//! The composition root of `hammerscale run`: the whole pipeline, top to bottom.
+
+pub mod cores;
 pub mod feeder;
+mod finish;
+pub mod measure;
 pub mod progress;
 pub mod sim_child;
+pub mod target;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::client::limits::{OTHER_DESCRIPTORS, raise_descriptor_limit};
+use crate::client::{affinity, stamps};
+use crate::clock::{Clock, Rate, Timeline};
+use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
+use crate::config::url::host_header;
+use crate::error::RunError;
+use crate::exit::Exit;
+use crate::plan::{Plan, describe};
+use crate::record::{Phase, RunId};
+use crate::report::files::{PartFile, RunDir};
+use crate::report::sink::FileSink;
+use crate::run::cores::Cores;
+use crate::run::finish::Finish;
+use crate::run::measure::{Measurement, Signals};
+use crate::units::UnixNanos;
+use crate::wire::http1::{Accept, Method, RequestParts, RequestTemplate};
+
+/// Where runs go that name no directory.
+const RUNS_DIR: &str = "hammerscale-runs";
+
+/// Carries a run out from its specification to its documents.
+///
+/// # Errors
+/// When it cannot be carried out at all; requests that fail are no error.
+pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
+    if spec.dry_run {
+        return dry_run(&spec);
+    }
+    check_descriptors(&spec)?;
+    let cores = Cores::divide(&spec)?;
+    if !cores.control.is_empty() {
+        // Whatever this process starts from here on inherits the cores without a worker. A refusal costs precision
+        // only, and the instrument's figures show it.
+        let _ = affinity::pin_to(&cores.control);
+    }
+    let clock = Clock::new();
+    let first = clock.anchor();
+    let run_id = RunId::new(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)), entropy());
+    let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
+    let dir = RunDir::create(&dir_path, spec.output.overwrite).map_err(RunError::Files)?;
+    let beside = spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
+
+    let target = target::prepare(&mut spec, &cores.control)?;
+    let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
+    let template = template(&spec)?;
+    let sink = FileSink::create(&dir, run_id.clone()).map_err(RunError::Files)?;
+    let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
+    let measured = runtime.block_on(async {
+        let mut signals = Signals::catch()
+            .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
+        let second = clock.anchor();
+        Measurement {
+            spec: &spec,
+            target: &target.resolved,
+            plan: &plan,
+            render: renderer(&plan, template, run_id.clone()),
+            cores: &cores,
+            reachable: target.unreachable.is_none(),
+            timeline: Timeline::new(second),
+            rate: Rate::between(&first, &second),
+            kernel_stamps: keeper.is_some(),
+            sink,
+        }
+        .carry_out(&mut signals)
+        .await
+    })?;
+    drop(keeper);
+    let Finish { exit, document } = finish::finish(finish::Inputs {
+        spec: &spec,
+        target: &target,
+        plan: &plan,
+        run_id: &run_id,
+        measured,
+        dir,
+        beside,
+    })?;
+    finish::show(&spec, &document, &dir_path)?;
+    Ok(exit)
+}
+
+/// Prints what would be sent.
+fn dry_run(spec: &RunSpec) -> Result<Exit, RunError> {
+    let target: ResolvedTarget = describe::unasked(spec);
+    let plan = Plan::new(spec, &target)?;
+    let text = match spec.output.format {
+        crate::config::spec::OutputFormat::Text => describe::text(spec, &target, &plan),
+        crate::config::spec::OutputFormat::Json => describe::json(spec, &target, &plan),
+    };
+    finish::print(&text);
+    Ok(Exit::Ok)
+}
+
+/// Every slot may hold a connection; a process that may not have as many descriptors says so before the first packet.
+fn check_descriptors(spec: &RunSpec) -> Result<(), RunError> {
+    let slots = u64::from(spec.load.concurrency);
+    let needed = slots.saturating_add(OTHER_DESCRIPTORS);
+    let limit = raise_descriptor_limit();
+    if needed > limit { Err(RunError::Descriptors { slots, needed, limit }) } else { Ok(()) }
+}
+
+/// The head that all requests share.
+fn template(spec: &RunSpec) -> Result<RequestTemplate, RunError> {
+    let target = &spec.target;
+    let host = host_header(&target.host, target.port);
+    let bearer = target.api_key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
+    let mut fields: Vec<(&str, &str)> = bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
+    fields.extend(target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())));
+    Ok(RequestTemplate::new(&RequestParts {
+        method: Method::Post,
+        target: &target.path,
+        host: &host,
+        accept: Accept::EventStream,
+        content_type: Some("application/json"),
+        close: spec.connection.mode == ConnectionMode::Fresh,
+        request_ids: target.request_id_header,
+        fields: &fields,
+    })?)
+}
+
+/// Renders requests as they go over the wire. Bodies that fit in memory are made once, before the first packet.
+fn renderer(plan: &Arc<Plan>, template: RequestTemplate, run_id: RunId) -> Box<dyn Fn(u64) -> Bytes + Send> {
+    let plan = Arc::clone(plan);
+    Box::new(move |index| {
+        let body = plan.body(index).unwrap_or_default();
+        let id = run_id.request_id(Phase::Measured, index);
+        // A template that was made renders every body; an id of ours is a valid field value.
+        template.render(&id, &body).unwrap_or_default()
+    })
+}
+
+/// 32 bits that differ between runs that begin in the same second: the standard library seeds its hashers from the
+/// system.
+fn entropy() -> u32 {
+    let bits = RandomState::new().build_hasher().finish();
+    u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0)
+}

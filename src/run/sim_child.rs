@@ -28,14 +28,14 @@ pub struct SimChild {
 }
 
 impl SimChild {
-    /// Starts a simulator and waits for its first line.
+    /// Starts a simulator with the given arguments (the sub-command first) and waits for its first line.
     ///
     /// # Errors
     /// See [`SimChildError`].
     pub fn start(arguments: &[String], cores: &[usize]) -> Result<Self, SimChildError> {
         let program: PathBuf = std::env::current_exe().map_err(SimChildError::OwnFile)?;
         let mut command = Command::new(program);
-        command.arg("sim").args(arguments).arg("--exit-with-stdin");
+        command.args(arguments);
         if !cores.is_empty() {
             let list: Vec<String> = cores.iter().map(ToString::to_string).collect();
             command.args(["--cores", &list.join(",")]);

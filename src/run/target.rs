@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use crate::client::probe::{self, Answer, ProbeError};
 use crate::client::resolve;
+use crate::config::sim_args::child_arguments;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::url;
 use crate::config::usage::UsageError;
 use crate::error::RunError;
 use crate::plan::models::{self, ModelList};
 use crate::run::sim_child::SimChild;
-use crate::sim;
 
 /// Stands for the model in the documents of a run whose server could not be asked for it.
 const UNKNOWN_MODEL: &str = "unknown";
@@ -71,11 +71,9 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
 
 fn start_sim(spec: &mut RunSpec, cores: &[usize]) -> Result<Option<SimChild>, RunError> {
     let Some(settings) = spec.target.sim.as_ref() else { return Ok(None) };
-    let child = SimChild::start(&sim::arguments(settings), cores)?;
-    let endpoint = url::parse(&child.base_url, None)?;
-    spec.target.base_url = endpoint.base_url;
-    spec.target.host = endpoint.host;
-    spec.target.port = endpoint.port;
+    let arguments = child_arguments(settings).map_err(|e| UsageError::bad("--sim", e.to_string()))?;
+    let child = SimChild::start(&arguments, cores)?;
+    url::parse(&child.base_url, None)?.point(&mut spec.target);
     Ok(Some(child))
 }
 

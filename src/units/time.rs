@@ -77,6 +77,16 @@ impl UnixNanos {
         }
     }
 
+    /// The instant `ns` nanoseconds after the Unix epoch. The epoch itself, which no running clock shows, becomes the
+    /// nanosecond after it.
+    #[must_use]
+    pub const fn at(ns: i64) -> Self {
+        match (NonZeroI64::new(ns), NonZeroI64::new(1)) {
+            (Some(n), _) | (None, Some(n)) => Self(n),
+            (None, None) => Self(NonZeroI64::MAX),
+        }
+    }
+
     /// Nanoseconds since the Unix epoch.
     #[must_use]
     pub const fn get(self) -> i64 {

@@ -1,0 +1,237 @@
+//! After the last packet: summary, documents, files, what a person sees, and the exit code.
+
+use std::io::{BufReader, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
+use crate::clock::Timeline;
+use crate::config::spec::{OutputFormat, RunSpec};
+use crate::error::RunError;
+use crate::exit::Exit;
+use crate::metrics::row::RequestRow;
+use crate::plan::Plan;
+use crate::record::RunId;
+use crate::report::anvil::encode::to_string;
+use crate::report::anvil::{self, Artifact};
+use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts};
+use crate::report::events::{RequestKey, RunEvents};
+use crate::report::files::{FilesError, PartFile, RunDir, RunFile, locate};
+use crate::report::host::{Host, Tool};
+use crate::report::sink::FileSink;
+use crate::report::terminal::{self, FilesNote, Style};
+use crate::report::validity::{self, ClockFacts, InstrumentFacts, Verdict, WorkerFacts};
+use crate::run::measure::Measured;
+use crate::run::target::Target;
+use crate::units::{Ticks, UnixNanos};
+
+/// Everything a run left behind.
+pub(super) struct Inputs<'a> {
+    pub(super) spec: &'a RunSpec,
+    pub(super) target: &'a Target,
+    pub(super) plan: &'a Arc<Plan>,
+    pub(super) run_id: &'a RunId,
+    pub(super) measured: Measured<FileSink>,
+    pub(super) dir: RunDir,
+    pub(super) beside: Option<PartFile>,
+}
+
+/// What it comes to.
+pub(super) struct Finish {
+    pub(super) exit: Exit,
+    pub(super) document: RunDocument,
+}
+
+/// Computes and writes every document.
+pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
+    let Inputs { spec, target, plan, run_id, measured, dir, beside } = inputs;
+    let instrument = instrument(spec, &measured);
+    let Measured { collected, began, ended, interrupted, .. } = measured;
+    let (rows, timeline) = (collected.rows, collected.timeline);
+    let failed_to = |e: std::io::Error| {
+        RunError::Results(FilesError::of("write", &dir.path().join(RunFile::Requests.name()), e))
+    };
+    let mut parts = collected.sink.close().map_err(failed_to)?;
+    if let Some(error) = collected.sink_error {
+        return Err(failed_to(error));
+    }
+    let facts = Facts {
+        planned: plan.requests(),
+        asked_concurrency: Some(spec.load.concurrency),
+        stop: interrupted.then(|| timeline.at(ended)),
+    };
+    let summary = summarise(&rows, facts, dir.path())?;
+    let started = UnixNanos::at(timeline.unix_at(timeline.at(began)).0);
+    let finished = UnixNanos::at(timeline.unix_at(timeline.at(ended)).0);
+    let artifact = Artifact::of(
+        &rows,
+        &anvil::RunFacts {
+            spec,
+            target: &target.resolved,
+            base_url: &spec.target.base_url,
+            started,
+            finished,
+            wall: timeline.at(ended).since(timeline.at(began)).unwrap_or_default(),
+        },
+    );
+    let document = RunDocument::of(&RunFacts {
+        run_id,
+        started_unix: UnixNanos::at(timeline.zero_unix().0),
+        started_monotonic: timeline.zero_monotonic(),
+        finished_unix: finished,
+        interrupted,
+        tool: Tool::THIS,
+        host: &Host::read(),
+        spec,
+        target: &target.resolved,
+        plan: &plan_facts(spec, plan),
+        summary: &summary,
+        instrument: &instrument,
+        reference_ok: Some(artifact.completed() as u64),
+    });
+    let artifact = to_string(&artifact).map_err(|e| failed_to(e.into()))?;
+    let json = document.to_json().map_err(|e| failed_to(e.into()))?;
+    parts.push(written(&dir, RunFile::Artifact, &artifact)?);
+    parts.push(written(&dir, RunFile::Run, &json)?);
+    dir.finish(parts).map_err(RunError::Results)?;
+    if let Some(mut file) = beside {
+        let path = file.target().to_owned();
+        file.write_all(artifact.as_bytes())
+            .map_err(|e| RunError::Results(FilesError::of("write", &path, e)))?;
+        file.commit().map_err(RunError::Results)?;
+    }
+    let verdict = validity::judge(&instrument, &summary).verdict;
+    let exit = exit(spec, verdict, &summary, &rows, interrupted);
+    Ok(Finish { exit, document })
+}
+
+/// Shows the result on stdout; files are written already, so a reader that left early takes nothing away.
+pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result<(), RunError> {
+    if spec.output.quiet {
+        return Ok(());
+    }
+    match spec.output.format {
+        OutputFormat::Json => {
+            let text = document.to_json().map_err(|e| RunError::System {
+                what: "cannot write the document",
+                source: e.into(),
+            })?;
+            print(&text);
+        }
+        OutputFormat::Text => {
+            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+            let style = if colour { Style::Colour } else { Style::Plain };
+            let note = FilesNote {
+                dir: dir.display().to_string(),
+                names: [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events]
+                    .iter()
+                    .map(|f| f.name().to_owned())
+                    .collect(),
+                beside: spec.output.json_out.iter().map(|p| p.display().to_string()).collect(),
+            };
+            print(&terminal::render(document, Some(&note), style));
+        }
+    }
+    Ok(())
+}
+
+/// Writes to stdout; a reader that has seen enough is no error.
+pub(super) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The summary, with the chunks read back from the file that any later report reads too: one computation for both.
+fn summarise(rows: &[RequestRow], facts: Facts, dir: &Path) -> Result<Summary, RunError> {
+    let mut chunks = ChunkPopulations::new(rows, &facts);
+    let place = locate(dir, RunFile::Events);
+    let unreadable = |e: std::io::Error| {
+        RunError::Results(FilesError::of("read", &dir.join(RunFile::Events.name()), e))
+    };
+    if let Some(place) = place {
+        let file = std::fs::File::open(&place.path).map_err(unreadable)?;
+        let events = RunEvents::read(BufReader::new(file)).map_err(|e| unreadable(std::io::Error::other(e)))?;
+        for row in rows {
+            chunks.add(row, events.of(RequestKey::of(row)));
+        }
+    }
+    Ok(Summary::of(rows, &chunks, facts))
+}
+
+fn written(dir: &RunDir, file: RunFile, text: &str) -> Result<PartFile, RunError> {
+    let mut part = dir.part(file).map_err(RunError::Results)?;
+    part.write_all(text.as_bytes())
+        .map_err(|e| RunError::Results(FilesError::of("write", &dir.path().join(file.name()), e)))?;
+    Ok(part)
+}
+
+fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
+    PlanFacts {
+        driven: Loop::Closed,
+        digest: plan.digest().to_owned(),
+        arrivals: "closed".to_owned(),
+        prompt_source: if spec.prompt.unique { "synthetic, unique" } else { "synthetic, shared prefix" }.to_owned(),
+        distinct_prompts: plan.distinct_prompts(),
+        repeats: plan.repeats(),
+    }
+}
+
+/// What the run knows about its own instrument beside the rows.
+fn instrument(spec: &RunSpec, measured: &Measured<FileSink>) -> InstrumentFacts {
+    let timeline = &measured.collected.timeline;
+    let drops = measured.health.iter().flatten().map(|h| h.ring_drops).sum();
+    let lost_workers = measured.health.iter().filter(|h| h.is_none()).count() as u64;
+    let written: u64 = measured.collected.rows.iter().map(|r| r.counters.output_chunks).sum();
+    InstrumentFacts {
+        kernel_stamps: spec.instrument.kernel_stamps,
+        ring_drops: drops,
+        dropped_stamps: written.saturating_sub(measured.collected.chunks),
+        unresolved: lost_workers + measured.collected.orphan_chunks,
+        workers: measured.health.iter().flatten().map(|h| worker(h, timeline)).collect(),
+        timer_lateness_us: None,
+        steal: None,
+        clock: clock(timeline),
+    }
+}
+
+fn worker(health: &crate::client::WorkerHealth, timeline: &Timeline) -> WorkerFacts {
+    let span = timeline.at(health.ended).since(timeline.at(health.started)).unwrap_or_default();
+    let waited = timeline.at(Ticks(health.started.0.saturating_add(health.waited.0)));
+    let waited = waited.since(timeline.at(health.started)).unwrap_or_default();
+    let share = (span.0 > 0).then(|| (1.0 - waited.as_secs_f64() / span.as_secs_f64()).clamp(0.0, 1.0));
+    WorkerFacts {
+        core: health.pinned_core.and_then(|c| u32::try_from(c).ok()),
+        busy_share: share,
+        run_queue_wait: None,
+        involuntary_switches: None,
+    }
+}
+
+fn clock(timeline: &Timeline) -> ClockFacts {
+    let check = timeline.check();
+    ClockFacts {
+        source: Some("tsc".to_owned()),
+        drift_ppm: check.drift_ppm,
+        compared_over: check.compared_over,
+        inversions: check.inversions,
+        wall_steps: check.wall_steps,
+    }
+}
+
+/// The first that applies in the order of the table's page: 130, 6, 3, 4, 1, 0.
+fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &[RequestRow], interrupted: bool) -> Exit {
+    let not_good_enough = verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
+    if interrupted {
+        Exit::Interrupted
+    } else if rows.iter().all(|row| row.send_start.is_none()) {
+        Exit::Unreachable
+    } else if summary.counts.ok == 0 {
+        Exit::NothingValid
+    } else if not_good_enough {
+        Exit::Instrument
+    } else if summary.counts.failed > 0 {
+        Exit::SomeFailed
+    } else {
+        Exit::Ok
+    }
+}
