@@ -1,7 +1,6 @@
 //! `hammerscale run`: one measured run.
 
-use std::io::Write;
-
+use crate::cli::fail;
 use crate::config::args::RunArgs;
 use crate::config::resolve::run_spec;
 use crate::exit::Exit;
@@ -18,10 +17,4 @@ pub fn run(args: RunArgs) -> Exit {
         Ok(exit) => exit,
         Err(error) => fail(&error, error.exit()),
     }
-}
-
-fn fail(error: &dyn std::error::Error, exit: Exit) -> Exit {
-    // Nothing can be done about a closed stderr.
-    let _ = writeln!(std::io::stderr(), "hammerscale: {error}");
-    exit
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
+use crate::cli::fail;
 use crate::config::sim_args::SimArgs;
 use crate::exit::Exit;
 use crate::sim::ledger::{LedgerError, dump_json_lines};
@@ -47,10 +48,4 @@ fn dump(path: &Path) -> Exit {
         Err(LedgerError::Read(e)) if e.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => fail(&error, Exit::Usage),
     }
-}
-
-fn fail(error: &dyn std::fmt::Display, exit: Exit) -> Exit {
-    // A closed stderr must not turn a plain failure into a crash.
-    let _ = writeln!(io::stderr(), "hammerscale sim: {error}");
-    exit
 }
