@@ -92,6 +92,10 @@ impl<M: Marks> Sink for EventSink<'_, M> {
     fn comment(&mut self, _text: &[u8]) {
         self.account.on_comment();
     }
+
+    fn error_field(&mut self, value: &[u8]) {
+        self.account.on_error_field(value);
+    }
 }
 
 impl ResponseReader {
@@ -341,7 +345,11 @@ impl ResponseReader {
     /// The stream ended cleanly. The standard discards a block without its blank line; it is often `[DONE]` or the
     /// usage of a server that forgets the last line, so it is looked at.
     fn end_of_events(&mut self, marks: &mut impl Marks) {
-        if let Some(event) = self.parser.finish().pending {
+        let tail = self.parser.finish();
+        if let Some(value) = tail.error {
+            self.account.on_error_field(value);
+        }
+        if let Some(event) = tail.pending {
             let meaning = self.account.on_tail(event.event, event.data);
             if !meaning.after_terminal {
                 marks.event(&meaning);

@@ -16,6 +16,8 @@ pub(super) enum Field<'a> {
     Retry(&'a [u8]),
     /// The line starts with a colon; this is the rest of it.
     Comment(&'a [u8]),
+    /// `error`: not of the standard, which ignores it; llama.cpp servers reported their errors in one.
+    Error(&'a [u8]),
     /// Any other name (names are case-sensitive), or an empty line.
     Unknown,
 }
@@ -36,7 +38,10 @@ impl<'a> Field<'a> {
         if let Some(value) = value_of(line, b"id") {
             return Field::Id(value);
         }
-        value_of(line, b"retry").map_or(Field::Unknown, Field::Retry)
+        if let Some(value) = value_of(line, b"retry") {
+            return Field::Retry(value);
+        }
+        value_of(line, b"error").map_or(Field::Unknown, Field::Error)
     }
 }
 

@@ -46,6 +46,12 @@ pub trait Sink {
         let _ = text;
     }
 
+    /// A field named `error` is complete; the standard ignores it, and so does what is parsed. Some servers report
+    /// their errors in one.
+    fn error_field(&mut self, value: &[u8]) {
+        let _ = value;
+    }
+
     /// A valid `retry` field set the reconnection time to `ms` milliseconds.
     fn retry(&mut self, ms: u64) {
         let _ = ms;
@@ -60,6 +66,8 @@ pub struct Tail<'a> {
     /// this; a client that measures must look at it, because it is often `[DONE]` or the usage of a server that
     /// forgets the last blank line.
     pub pending: Option<Event<'a>>,
+    /// The value of the unterminated last line, when that is an `error` field: see [`Sink::error_field`].
+    pub error: Option<&'a [u8]>,
     /// A terminated `data` line waits for its blank line. Unlike [`pending`](Tail::pending) this does not count the
     /// unterminated last line.
     pub block_open: bool,

@@ -137,6 +137,7 @@ impl Parser {
         };
         let (mut event, mut id) = (self.event.as_slice(), self.id.as_slice());
         let mut data = if self.has_data { self.data.get(self.data_from..) } else { None };
+        let mut error = None;
         match Field::read(unterminated) {
             Field::Data(value) => {
                 data = Some(match data {
@@ -153,9 +154,11 @@ impl Parser {
             }
             Field::Event(value) => event = value,
             Field::Id(value) if memchr(0, value).is_none() => id = value,
+            Field::Error(value) => error = Some(value),
             Field::Id(_) | Field::Retry(_) | Field::Comment(_) | Field::Unknown => {}
         }
         Tail {
+            error,
             pending: data.map(|data| Event { event, data, id }),
             block_open: self.has_data,
             unterminated,
@@ -316,6 +319,7 @@ impl Parser {
                 self.comments += 1;
                 sink.comment(text);
             }
+            Field::Error(value) => sink.error_field(value),
             Field::Unknown => {}
         }
         Ok(())
