@@ -19,7 +19,8 @@ use crate::report::events::{RequestKey, RunEvents};
 use crate::report::files::{FilesError, PartFile, RunDir, RunFile, locate};
 use crate::report::host::{Host, Tool};
 use crate::report::sink::FileSink;
-use crate::report::terminal::{self, FilesNote, Style};
+use crate::report::terminal::layout::Style;
+use crate::report::terminal::{self, FilesNote};
 use crate::report::validity::{self, ClockFacts, InstrumentFacts, Verdict, WorkerFacts};
 use crate::run::measure::Measured;
 use crate::run::target::Target;
@@ -119,8 +120,11 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
             print(&text);
         }
         OutputFormat::Text => {
-            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-            let style = if colour { Style::Colour } else { Style::Plain };
+            let style = Style::of(
+                std::io::stdout().is_terminal(),
+                std::env::var_os("NO_COLOR").as_deref(),
+                std::env::var_os("TERM").as_deref(),
+            );
             let note = FilesNote {
                 dir: dir.display().to_string(),
                 names: [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events]
