@@ -36,6 +36,11 @@ const TAIL_PATIENCE: Nanos = Nanos::from_millis(1);
 /// How long a connection may stay open for its last chunk after the terminal event, to be reused later.
 const TAIL_LIMIT: Nanos = Nanos::from_millis(100);
 
+/// How long the first kept connection is watched before any is used again. llama.cpp announces `Keep-Alive` and closes
+/// every connection after a streamed answer all the same, 3–40 µs after the last chunk and 6 ms at worst; a request that
+/// is already on its way then is lost.
+const PROBATION: Nanos = Nanos::from_millis(20);
+
 /// How soon a slot asks again when the next request is not rendered yet.
 const STARVED_RETRY_MS: u16 = 1;
 
@@ -53,6 +58,17 @@ pub struct StopSignal {
     wake: EventFd,
 }
 
+/// Whether this target keeps a connection that it says it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// No answer was complete yet, or the first one was at this instant.
+    Unknown(Option<Ticks>),
+    /// A connection outlived the probation.
+    Keeps,
+    /// The first connection was closed in the probation: every request gets a new one.
+    Closes,
+}
+
 /// What is known about a request before its connection is there.
 #[derive(Debug)]
 struct Pending {
@@ -63,7 +79,7 @@ struct Pending {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// A request that waits for the tail of the answer before it, and until when.
+    /// A request that waits for the tail of the answer before it, or for the end of the probation, and until when.
     waiting: Option<(Pending, Ticks)>,
     stale: u32,
 }
@@ -89,6 +105,7 @@ pub(crate) struct Worker {
     /// Requests begun and not written down yet.
     open: usize,
     exhausted: bool,
+    trust: Trust,
     now: Ticks,
     serial: u64,
     health: WorkerHealth,
@@ -102,6 +119,7 @@ struct Limits {
     connect: Ticks,
     tail: Ticks,
     patience: Ticks,
+    probation: Ticks,
     rate: Rate,
 }
 
@@ -149,6 +167,7 @@ impl Worker {
             connect: rate.ticks(setup.connect_timeout),
             tail: rate.ticks(TAIL_LIMIT),
             patience: rate.ticks(TAIL_PATIENCE),
+            probation: rate.ticks(PROBATION),
             rate,
         };
         Ok(Self {
@@ -166,6 +185,7 @@ impl Worker {
             again: Vec::with_capacity(slots),
             open: 0,
             exhausted: false,
+            trust: Trust::Unknown(None),
             now: Ticks(0),
             serial: 0,
             health: WorkerHealth { worker: setup.worker, ..WorkerHealth::default() },
@@ -243,12 +263,16 @@ impl Worker {
     fn place(&mut self, slot: usize, mut pending: Pending) {
         let first = slot * CONNECTIONS_PER_SLOT;
         let range = first..first + CONNECTIONS_PER_SLOT;
+        let probation_end = self.probation_end();
         let mut tail = None;
         let mut oldest = (Ticks(u64::MAX), first);
         for index in range.clone() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             match connection.state {
                 State::Idle => {
+                    if let Some(until) = probation_end {
+                        return self.wait(slot, pending, until);
+                    }
                     if connection.fit_for_reuse(self.now, self.limits.rate) {
                         return self.send_on(index, pending);
                     }
@@ -257,7 +281,10 @@ impl Worker {
                 }
                 State::Draining { since, .. } => {
                     oldest = oldest.min((since, index));
-                    if connection.may_be_reused() && self.setup.reuse == Reuse::Keep {
+                    if connection.may_be_reused()
+                        && self.setup.reuse == Reuse::Keep
+                        && self.trust != Trust::Closes
+                    {
                         tail = Some(since);
                     }
                 }
@@ -266,12 +293,8 @@ impl Worker {
         }
         if let Some(since) = tail {
             let until = Ticks(since.0 + self.limits.patience.0);
-            if self.now < until
-                && let Some(place) = self.slots.get_mut(slot)
-            {
-                place.waiting = Some((pending, until));
-                range.for_each(|index| self.timers.arm(until, index));
-                return;
+            if self.now < until {
+                return self.wait(slot, pending, until);
             }
         }
         // Where both places wait for their last bytes, the older tail is given up.
@@ -282,6 +305,33 @@ impl Worker {
             oldest.1
         });
         self.connect(index, pending);
+    }
+
+    /// Puts a request off: until then something about its connection may be known.
+    fn wait(&mut self, slot: usize, pending: Pending, until: Ticks) {
+        if let Some(place) = self.slots.get_mut(slot) {
+            place.waiting = Some((pending, until));
+            self.timers.arm(until, slot * CONNECTIONS_PER_SLOT);
+        }
+    }
+
+    /// When the probation ends; `None` when it is over, and then the target has passed it.
+    fn probation_end(&mut self) -> Option<Ticks> {
+        let Trust::Unknown(since) = self.trust else { return None };
+        let until = Ticks(since.unwrap_or(self.now).0.saturating_add(self.limits.probation.0));
+        if self.now < until {
+            return Some(until);
+        }
+        self.trust = Trust::Keeps;
+        None
+    }
+
+    /// A kept connection was closed by the peer. In the probation that decides for all that come after.
+    fn on_kept_connection_closed(&mut self) {
+        if matches!(self.trust, Trust::Unknown(_)) {
+            self.trust = Trust::Closes;
+            (0..self.slots.len()).for_each(|slot| self.resume_waiting(slot));
+        }
     }
 
     fn connect(&mut self, index: usize, pending: Pending) {
@@ -443,10 +493,15 @@ impl Worker {
             }
             (Progress::Terminal, _) => {}
             (Progress::Complete, state) => {
-                let keep = connection.may_be_reused() && self.setup.reuse == Reuse::Keep;
+                let keep = connection.may_be_reused()
+                    && self.setup.reuse == Reuse::Keep
+                    && self.trust != Trust::Closes;
                 let record = connection.finish(now);
                 if keep {
                     connection.state = State::Idle;
+                    if let Trust::Unknown(since) = &mut self.trust {
+                        since.get_or_insert(now);
+                    }
                 } else {
                     connection.close();
                 }
@@ -487,7 +542,7 @@ impl Worker {
             if let Some(slot) = self.slots.get_mut(index / CONNECTIONS_PER_SLOT) {
                 slot.stale += 1;
             }
-            return;
+            return self.on_kept_connection_closed();
         }
         let progress = connection.on_end_of_stream(self.now, &mut self.outlet);
         self.on_progress(index, progress);

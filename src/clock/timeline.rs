@@ -104,7 +104,8 @@ impl Timeline {
     #[must_use]
     pub fn check(&self) -> ClockCheck {
         let compared_over = Nanos(self.last().monotonic.0.saturating_sub(self.zero.0));
-        let mut check = ClockCheck { error: None, compared_over, drift_ppm: None, inversions: 0, wall_steps: 0 };
+        let mut check =
+            ClockCheck { error: None, compared_over, drift_ppm: None, inversions: 0, wall_steps: 0 };
         for pair in self.anchors.windows(2) {
             if let [a, b] = pair {
                 check.inversions += u64::from(b.ticks < a.ticks || b.monotonic < a.monotonic);

@@ -23,9 +23,13 @@ impl Cores {
     }
 
     fn among(allowed: &[usize], spec: &RunSpec) -> Result<Self, UsageError> {
-        let asked: Vec<usize> = spec.instrument.cores.iter().filter_map(|c| usize::try_from(*c).ok()).collect();
+        let asked: Vec<usize> =
+            spec.instrument.cores.iter().filter_map(|c| usize::try_from(*c).ok()).collect();
         if let Some(foreign) = asked.iter().find(|core| !allowed.contains(core)) {
-            return Err(UsageError::bad("--cores", format!("names core {foreign}, which this process may not use")));
+            return Err(UsageError::bad(
+                "--cores",
+                format!("names core {foreign}, which this process may not use"),
+            ));
         }
         let slots = usize::try_from(spec.load.concurrency.max(1)).unwrap_or(usize::MAX);
         let default = if asked.is_empty() { allowed.len().saturating_sub(1).max(1) } else { asked.len() };

@@ -113,10 +113,9 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
     }
     match spec.output.format {
         OutputFormat::Json => {
-            let text = document.to_json().map_err(|e| RunError::System {
-                what: "cannot write the document",
-                source: e.into(),
-            })?;
+            let text = document
+                .to_json()
+                .map_err(|e| RunError::System { what: "cannot write the document", source: e.into() })?;
             print(&text);
         }
         OutputFormat::Text => {
@@ -149,12 +148,12 @@ pub(super) fn print(text: &str) {
 fn summarise(rows: &[RequestRow], facts: Facts, dir: &Path) -> Result<Summary, RunError> {
     let mut chunks = ChunkPopulations::new(rows, &facts);
     let place = locate(dir, RunFile::Events);
-    let unreadable = |e: std::io::Error| {
-        RunError::Results(FilesError::of("read", &dir.join(RunFile::Events.name()), e))
-    };
+    let unreadable =
+        |e: std::io::Error| RunError::Results(FilesError::of("read", &dir.join(RunFile::Events.name()), e));
     if let Some(place) = place {
         let file = std::fs::File::open(&place.path).map_err(unreadable)?;
-        let events = RunEvents::read(BufReader::new(file)).map_err(|e| unreadable(std::io::Error::other(e)))?;
+        let events =
+            RunEvents::read(BufReader::new(file)).map_err(|e| unreadable(std::io::Error::other(e)))?;
         for row in rows {
             chunks.add(row, events.of(RequestKey::of(row)));
         }
@@ -174,7 +173,8 @@ fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
         driven: Loop::Closed,
         digest: plan.digest().to_owned(),
         arrivals: "closed".to_owned(),
-        prompt_source: if spec.prompt.unique { "synthetic, unique" } else { "synthetic, shared prefix" }.to_owned(),
+        prompt_source: if spec.prompt.unique { "synthetic, unique" } else { "synthetic, shared prefix" }
+            .to_owned(),
         distinct_prompts: plan.distinct_prompts(),
         repeats: plan.repeats(),
     }
@@ -224,7 +224,8 @@ fn clock(timeline: &Timeline) -> ClockFacts {
 
 /// The first that applies in the order of the table's page: 130, 6, 3, 4, 1, 0.
 fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &[RequestRow], interrupted: bool) -> Exit {
-    let not_good_enough = verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
+    let not_good_enough =
+        verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
     if interrupted {
         Exit::Interrupted
     } else if rows.iter().all(|row| row.send_start.is_none()) {

@@ -95,7 +95,8 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let clock = Clock::new();
         let requests = if self.reachable { self.plan.requests() } else { 0 };
         let slots = u64::from(self.spec.load.concurrency);
-        let stop = Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
+        let stop =
+            Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
         let size = self.plan.body_bytes(0).unwrap_or(0);
         let supply = Arc::new(Supply::new(supply_capacity(requests, slots, size)));
         let (pool, inlets) = Pool::new(self.setups(), &supply, &stop, self.rate)?;
@@ -113,8 +114,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let collector = spawn("collector", move || collect(setup))?;
         let feeder_stop = Arc::new(AtomicBool::new(false));
         let feeder = start_feeder(&supply, requests, self.render, &feeder_stop)?;
-        let mut progress =
-            Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
+        let mut progress = Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
         let began = clock.ticks();
         pool.start();
         let interrupted = watch(&pool, &stop, signals, &mut progress, &clock).await;

@@ -55,7 +55,8 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let run_id = RunId::new(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)), entropy());
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
     let dir = RunDir::create(&dir_path, spec.output.overwrite).map_err(RunError::Files)?;
-    let beside = spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
+    let beside =
+        spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
 
     let target = target::prepare(&mut spec, &cores.control)?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
@@ -64,10 +65,11 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
+    let runtime =
+        runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
     let measured = runtime.block_on(async {
-        let mut signals = Signals::catch()
-            .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
+        let mut signals =
+            Signals::catch().map_err(|source| RunError::System { what: "cannot catch signals", source })?;
         let second = clock.anchor();
         Measurement {
             spec: &spec,
@@ -123,7 +125,8 @@ fn template(spec: &RunSpec) -> Result<RequestTemplate, RunError> {
     let target = &spec.target;
     let host = host_header(&target.host, target.port);
     let bearer = target.api_key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
-    let mut fields: Vec<(&str, &str)> = bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
+    let mut fields: Vec<(&str, &str)> =
+        bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
     fields.extend(target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())));
     Ok(RequestTemplate::new(&RequestParts {
         method: Method::Post,

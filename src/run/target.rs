@@ -81,7 +81,8 @@ fn ask(spec: &RunSpec, addresses: &[SocketAddr]) -> Option<Result<Answer, ProbeE
     let path = spec.target.models_path.as_deref()?;
     let host = url::host_header(&spec.target.host, spec.target.port);
     let bearer = spec.target.api_key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
-    let mut fields: Vec<(&str, &str)> = bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
+    let mut fields: Vec<(&str, &str)> =
+        bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
     fields.extend(spec.target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())));
     Some(probe::get(addresses, &host, path, &fields))
 }

@@ -399,7 +399,11 @@ impl ResponseReader {
     }
 
     fn http_detail(&self, error: HttpError) -> ErrorDetail {
-        ErrorDetail { message: error.to_string(), offset: self.decoder.error_offset(), ..ErrorDetail::default() }
+        ErrorDetail {
+            message: error.to_string(),
+            offset: self.decoder.error_offset(),
+            ..ErrorDetail::default()
+        }
     }
 
     /// A body that is no stream: what it says, and what the head said.
@@ -412,14 +416,16 @@ impl ResponseReader {
         } else {
             read_failure_body(&self.body_start)
         };
-        let outcome = if outcome == Outcome::NotAStream && said.is_some() { Outcome::JsonErrorBody } else { outcome };
+        let outcome =
+            if outcome == Outcome::NotAStream && said.is_some() { Outcome::JsonErrorBody } else { outcome };
         let mut detail = said.unwrap_or_default();
         detail.body_start = std::mem::take(&mut self.body_start);
         if let Some(head) = self.decoder.head() {
             detail.retry_after = head.retry_after().map(lossy);
             detail.location = head.location().map(lossy);
             if detail.message.is_empty() {
-                detail.message = format!("status {} {}", head.status(), lossy(head.reason())).trim().to_owned();
+                detail.message =
+                    format!("status {} {}", head.status(), lossy(head.reason())).trim().to_owned();
             }
         }
         self.decided = Some((outcome, Some(detail)));

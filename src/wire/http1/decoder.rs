@@ -244,7 +244,10 @@ impl ResponseDecoder {
         if !self.head.is_final() {
             self.interims += 1;
             if self.interims > INTERIM_MAX {
-                return Err(Fault { error: HttpError::Limit(SizeLimit::InterimResponses), offset: head_start });
+                return Err(Fault {
+                    error: HttpError::Limit(SizeLimit::InterimResponses),
+                    offset: head_start,
+                });
             }
             self.head.begin(self.offset + consumed as u64);
             return Ok(Decoded { consumed, part: Part::Interim(status) });

@@ -179,8 +179,11 @@ impl FieldSection {
         for header in response.headers.iter() {
             let name = span_within(&self.raw, header.name.as_bytes());
             let folded = memchr(b'\n', header.value).is_some();
-            let value =
-                if folded { unfold(header.value, &mut self.unfolded) } else { span_within(&self.raw, header.value) };
+            let value = if folded {
+                unfold(header.value, &mut self.unfolded)
+            } else {
+                span_within(&self.raw, header.value)
+            };
             self.fields.push(Field { name, value, folded });
         }
         Ok(())

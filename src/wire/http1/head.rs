@@ -348,7 +348,10 @@ fn read_timeout_s(value: &[u8]) -> Option<i64> {
     list_members(value).find_map(|parameter| {
         let (name, number) = parameter.split_at_checked("timeout".len())?;
         let number = trim(trim(number).strip_prefix(b"=")?);
-        if !name.eq_ignore_ascii_case(b"timeout") || number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
+        if !name.eq_ignore_ascii_case(b"timeout")
+            || number.is_empty()
+            || !number.iter().all(u8::is_ascii_digit)
+        {
             return None;
         }
         let text = str::from_utf8(number).ok()?;
