@@ -683,7 +683,12 @@ label = ["k=v"]
     assert_eq!((spec.prompt.seed, spec.prompt.ctx_tokens), (-3, Some(1_024)));
     assert_eq!(spec.instrument.cores, [3, 0, 1]);
     assert_eq!((spec.target.headers.len(), spec.labels.labels.len()), (2, 1));
-    assert!(spec.prompt.same && spec.dry_run && spec.output.format == OutputFormat::Json && !spec.target.request_id_header);
+    assert!(
+        spec.prompt.same
+            && spec.dry_run
+            && spec.output.format == OutputFormat::Json
+            && !spec.target.request_id_header
+    );
     // What the file above leaves out stands for the rest; nothing else may be missing from it.
     let absent = ["sim", "api-key-env", "api-key-file", "reasoning-effort", "config"];
     for arg in args::command().get_arguments() {

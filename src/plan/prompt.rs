@@ -330,7 +330,7 @@ mod tests {
     fn the_other_branches_have_the_published_hashes() {
         let unique = Recipe { unique: true, ..PLAIN };
         let shared = Recipe { shared_prefix_tokens: 1_000, ..PLAIN };
-        let marked = Recipe { canary_seed: Some(7), ..shared.clone() };
+        let marked = Recipe { canary_seed: Some(7), ..shared };
         let long = Recipe { shared_prefix_tokens: 8_000, ..PLAIN };
         for (recipe, index, want) in [
             (&unique, 5, "9b998238a5aa09ea3c1e83ac982c0108af82d0388f1771bf14745211d8ad2c1e"),
