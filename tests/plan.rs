@@ -297,23 +297,41 @@ mod speed {
         println!("bodies {:.0} MiB/s, formatted {:.0} MiB/s", 1.0 / ours[3], 1.0 / theirs[3]);
         assert!(ours[3] * 1.5 < theirs[3], "{ours:?} {theirs:?}");
     }
-}
 
-/// From flags to all bodies and the digest of the default run, as often as it takes to see the median: it stands
-/// between the start and the first request.
-#[test]
-fn the_default_plan_is_ready_at_once() {
-    let mut spans: Vec<f64> = (0..21)
-        .map(|_| {
-            let start = std::time::Instant::now();
-            let plan = plan(&words("--model=m"), None);
-            let bodies = plan.prebuilt().unwrap();
-            assert_eq!((bodies.len(), plan.digest().len()), (60, 64));
-            start.elapsed().as_secs_f64() * 1e3
-        })
-        .collect();
-    spans.sort_by(f64::total_cmp);
-    println!("flags to bodies and digest: median {:.2} ms", spans[10]);
-    // A debug build on a busy machine stays well below the 20 ms that the whole start may take.
-    assert!(spans[10] < 20.0, "{spans:?}");
+    /// The digest of a plan of any size covers a bounded number of bytes: here 1 MiB of 247 MB.
+    #[test]
+    fn the_digest_of_a_large_plan_takes_milliseconds() {
+        let mut spans: Vec<f64> = (0..7)
+            .map(|_| {
+                let plan = plan(&words("--model=m --requests=10k --ctx-tokens=8192"), None);
+                let start = std::time::Instant::now();
+                assert_eq!(plan.digest().len(), 64);
+                start.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        spans.sort_by(f64::total_cmp);
+        println!(
+            "digest of 10,000 requests of 8,192 tokens: best {:.2}, median {:.2} ms",
+            spans[0], spans[3]
+        );
+        assert!(spans[0] < 20.0, "{spans:?}");
+    }
+
+    /// From flags to all bodies and the digest of the default run: it stands between the start and the first request,
+    /// which may take 20 ms in all. The best of many is the cost; the others waited for the processor.
+    #[test]
+    fn the_default_plan_is_ready_at_once() {
+        let mut spans: Vec<f64> = (0..21)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                let plan = plan(&words("--model=m"), None);
+                let bodies = plan.prebuilt().unwrap();
+                assert_eq!((bodies.len(), plan.digest().len()), (60, 64));
+                start.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        spans.sort_by(f64::total_cmp);
+        println!("flags to bodies and digest: best {:.2}, median {:.2} ms", spans[0], spans[10]);
+        assert!(spans[0] < 5.0, "{spans:?}");
+    }
 }

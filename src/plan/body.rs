@@ -14,17 +14,17 @@ const REFERENCE_TEMPERATURE: f64 = 0.0;
 
 /// All of a body except the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub(super) struct Template {
     /// Up to and with the quotation mark before the prompt.
-    pub head: Vec<u8>,
+    pub(super) head: Vec<u8>,
     /// From the quotation mark after the prompt on.
-    pub tail: Vec<u8>,
+    pub(super) tail: Vec<u8>,
 }
 
 impl Template {
     /// Renders what all bodies share.
     #[must_use]
-    pub fn chat(model: &str, max_tokens: u64, spec: &BodySpec) -> Self {
+    pub(super) fn chat(model: &str, max_tokens: u64, spec: &BodySpec) -> Self {
         let head = format!(
             "{{\"model\": {}, \"messages\": [{{\"role\": \"user\", \"content\": \"",
             json_string(model)
