@@ -298,7 +298,7 @@ mod speed {
         assert!(ours[3] * 1.5 < theirs[3], "{ours:?} {theirs:?}");
     }
 
-    /// The digest of a plan of any size covers a bounded number of bytes: here 1 MiB of 247 MB.
+    /// The digest of a plan of any size covers a bounded number of bytes: here 1 MiB of a quarter of a gigabyte.
     #[test]
     fn the_digest_of_a_large_plan_takes_milliseconds() {
         let mut spans: Vec<f64> = (0..7)

@@ -33,7 +33,7 @@ use crate::config::reasoning;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
 
-/// Bodies up to this sum are made before the first packet: 10,000 requests of 8,192 tokens are 247 MB, and a machine
+/// Bodies up to this sum are made before the first packet: 10,000 requests of 8,192 tokens are about 255 MB, and a machine
 /// that measures 10,000 streams has that much to spare.
 pub const PREBUILT_BYTES: u64 = 256 << 20;
 
