@@ -1,7 +1,7 @@
 //! The configuration file: the flags of `hammerscale run` in TOML, with underscores instead of hyphens. The command
 //! line wins.
 //!
-//! There is no second table of flags: every key is looked up among the declarations of [`args`](super::args), its
+//! There is no second table of flags: every key is looked up among the declarations of [`args`], its
 //! value is written as the command line would have it, and the same parser reads it. TOML types must fit: a text is
 //! not a number, and a switch is `true` or `false`.
 

@@ -1,4 +1,4 @@
-//! From what was typed to what will run: flags ([`args`]) and file ([`file`]) become a [`spec::RunSpec`]
+//! From what was typed to what will run: flags ([`args`]) and file ([`mod@file`]) become a [`spec::RunSpec`]
 //! ([`resolve`]), or one sentence that says why not ([`usage`]).
 
 pub mod args;

@@ -5,6 +5,8 @@
 //! and caches see bytes: a body that differs by a space is another experiment. Everything but the prompt is the same
 //! in all bodies of a run and is rendered once.
 
+use std::fmt::Write as _;
+
 use crate::config::spec::{BodySpec, ThinkingMode};
 
 /// The temperature the reference sends when none was asked for.
@@ -12,17 +14,17 @@ const REFERENCE_TEMPERATURE: f64 = 0.0;
 
 /// All of a body except the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub(super) struct Template {
     /// Up to and with the quotation mark before the prompt.
-    pub head: Vec<u8>,
+    pub(super) head: Vec<u8>,
     /// From the quotation mark after the prompt on.
-    pub tail: Vec<u8>,
+    pub(super) tail: Vec<u8>,
 }
 
 impl Template {
     /// Renders what all bodies share.
     #[must_use]
-    pub fn chat(model: &str, max_tokens: u64, spec: &BodySpec) -> Self {
+    pub(super) fn chat(model: &str, max_tokens: u64, spec: &BodySpec) -> Self {
         let head = format!(
             "{{\"model\": {}, \"messages\": [{{\"role\": \"user\", \"content\": \"",
             json_string(model)
@@ -34,12 +36,13 @@ impl Template {
             tail.push_str(&json_float(temperature));
         }
         tail.push_str(", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
-        match spec.thinking_mode {
-            ThinkingMode::Enabled => tail.push_str(", \"chat_template_kwargs\": {\"enable_thinking\": true}"),
-            ThinkingMode::Disabled => {
-                tail.push_str(", \"chat_template_kwargs\": {\"enable_thinking\": false}")
-            }
-            ThinkingMode::Default | ThinkingMode::Unsupported => {}
+        let thinking = match spec.thinking_mode {
+            ThinkingMode::Enabled => Some(true),
+            ThinkingMode::Disabled => Some(false),
+            ThinkingMode::Default | ThinkingMode::Unsupported => None,
+        };
+        if let Some(on) = thinking {
+            let _ = write!(tail, ", \"chat_template_kwargs\": {{\"enable_thinking\": {on}}}");
         }
         if let Some(effort) = &spec.reasoning_effort {
             tail.push_str(", \"reasoning_effort\": ");
@@ -70,7 +73,7 @@ fn json_string(text: &str) -> String {
             ' '..='~' => out.push(c),
             _ => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    out.push_str(&format!("\\u{unit:04x}"));
+                    let _ = write!(out, "\\u{unit:04x}");
                 }
             }
         }

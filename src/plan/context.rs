@@ -29,16 +29,16 @@ pub(super) const fn cap(
 
 /// Output limit and margin use up the model's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRoom {
+pub(super) struct NoRoom {
     /// The model's length.
-    pub length: u64,
+    pub(super) length: u64,
     /// Output limit plus margin.
-    pub taken: u64,
+    pub(super) taken: u64,
 }
 
 /// The planned context of every request.
 #[derive(Debug, Clone)]
-pub struct Contexts {
+pub(super) struct Contexts {
     cap: u64,
     kind: Kind,
 }
@@ -56,7 +56,7 @@ enum Kind {
 impl Contexts {
     /// Plans `requests` contexts: all `fixed`, or one draw each from the generator seeded with `seed`.
     #[must_use]
-    pub fn plan(fixed: Option<u64>, seed: i64, requests: u64, cap: Option<u64>) -> Self {
+    pub(super) fn plan(fixed: Option<u64>, seed: i64, requests: u64, cap: Option<u64>) -> Self {
         let kind = match fixed {
             Some(tokens) => Kind::Fixed { tokens, requests },
             None => {
@@ -69,7 +69,7 @@ impl Contexts {
 
     /// Planned tokens of request `index`; `None` beyond the plan.
     #[must_use]
-    pub fn tokens(&self, index: u64) -> Option<u64> {
+    pub(super) fn tokens(&self, index: u64) -> Option<u64> {
         let target = match &self.kind {
             Kind::Fixed { tokens, requests } => (index < *requests).then_some(*tokens)?,
             Kind::Sampled(rows) => {
@@ -82,7 +82,7 @@ impl Contexts {
 
     /// Planned tokens and how many requests have them, in ascending order.
     #[must_use]
-    pub fn distribution(&self) -> BTreeMap<u64, u64> {
+    pub(super) fn distribution(&self) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
         match &self.kind {
             Kind::Fixed { tokens, requests } => {

@@ -10,6 +10,9 @@ use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::units::Bytes;
 use crate::units::text::{format_bytes, format_duration};
 
+/// Version of the JSON form. 1.0: the first.
+pub const SCHEMA: &str = "hammerscale.plan/1.0";
+
 /// Stands for a model name that only the server can tell.
 pub const UNKNOWN_MODEL: &str = "<asked from the server>";
 
@@ -79,7 +82,7 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     let contexts: serde_json::Map<String, Value> =
         plan.context_distribution().iter().map(|(tokens, n)| (tokens.to_string(), json!(n))).collect();
     let document = json!({
-        "schema": "hammerscale.plan/1.0",
+        "schema": SCHEMA,
         "target": {
             "base_url": spec.target.base_url,
             "simulated": spec.target.sim.is_some(),

@@ -6,7 +6,7 @@
 //! (that is `wire`).
 //!
 //! # Memory
-//! A body is a pure function of its index, made at several GB/s, so that a plan need not hold them. When all bodies
+//! A body is a pure function of its index, made at 2 to 4 GB/s, so that a plan need not hold them. When all bodies
 //! together fit in [`PREBUILT_BYTES`], [`Plan::prebuilt`] makes them before the first packet and a request costs one
 //! reference count; otherwise whoever runs the plan calls [`Plan::body`] ahead of use on a control thread, never on
 //! a worker core between a request's due instant and its end.
@@ -24,21 +24,22 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-pub use body::Template;
-pub use context::{Contexts, NoRoom};
-pub use prompt::{CHARS_PER_TOKEN, Layout, LineEnd, Recipe, TooSmall, canary_marker};
+use body::Template;
+use context::{Contexts, NoRoom};
+pub use prompt::{CHARS_PER_TOKEN, canary_marker};
+use prompt::{Layout, LineEnd, Recipe, TooSmall};
 
 use crate::config::reasoning;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
 
-/// Bodies up to this sum are made before the first packet: 10,000 requests of 8,192 tokens are 247 MB, and a machine
+/// Bodies up to this sum are made before the first packet: 10,000 requests of 8,192 tokens are about 255 MB, and a machine
 /// that measures 10,000 streams has that much to spare.
 pub const PREBUILT_BYTES: u64 = 256 << 20;
 
-/// The digest covers this many leading bytes of the bodies literally. The default run's are a fortieth of it; hashing
-/// as many takes 2 ms with SHA instructions and 20 ms without, which a run of that size does not notice.
-pub const DIGEST_BODY_BYTES: u64 = 4 << 20;
+/// The digest covers this many leading bytes of the bodies literally: all of the default run's and of 600 requests of
+/// that kind. Making and hashing as many takes about 1 ms, so that the digest never delays a start.
+pub const DIGEST_BODY_BYTES: u64 = 1 << 20;
 
 /// What will be sent, in which order.
 #[derive(Debug)]
@@ -237,4 +238,175 @@ impl Plan {
 fn no_room(NoRoom { length, taken }: NoRoom) -> UsageError {
     let reason = format!("and --margin together ({taken}) use up the model's length of {length} tokens");
     UsageError::bad("--max-tokens", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::args::{self, RunArgs};
+    use crate::config::resolve::resolve;
+    use clap::FromArgMatches as _;
+
+    fn plan_for(line: &str, length: Option<u64>) -> Result<Plan, UsageError> {
+        let line = format!("--base-url http://h/v1 {line}");
+        let matches = args::command().try_get_matches_from(line.split_whitespace()).unwrap();
+        let args = RunArgs::from_arg_matches(&matches).unwrap();
+        let spec = resolve(&args, &|_| None).unwrap();
+        let model = spec.target.model.clone().unwrap_or_else(|| "m".to_owned());
+        let target = ResolvedTarget { addresses: Vec::new(), model, max_model_len: length };
+        Plan::new(&spec, &target)
+    }
+
+    fn plan(line: &str) -> Plan {
+        plan_for(line, None).unwrap()
+    }
+
+    fn prompts(plan: &Plan) -> Vec<String> {
+        (0..plan.requests()).map(|i| plan.prompt(i).unwrap()).collect()
+    }
+
+    #[test]
+    fn bodies_are_json_and_hold_the_prompt() {
+        let plan = plan("--requests 3 --model é --temperature 0");
+        for i in 0..3 {
+            let body: serde_json::Value = serde_json::from_slice(&plan.body(i).unwrap()).unwrap();
+            assert_eq!(body["messages"][0]["content"], plan.prompt(i).unwrap());
+            assert_eq!((&body["model"], &body["max_tokens"]), (&"é".into(), &128.into()));
+            assert_eq!(plan.body(i).unwrap().len() as u64, plan.body_bytes(i).unwrap());
+            assert_eq!(plan.planned_context_tokens(i), Some(512));
+        }
+        assert_eq!((plan.body(3), plan.body_bytes(3), plan.planned_context_tokens(3)), (None, None, None));
+        assert_eq!((plan.requested_max_tokens(), plan.canary_marker(0)), (128, None));
+    }
+
+    #[test]
+    fn prompts_repeat_only_when_they_are_meant_to() {
+        for line in
+            ["--requests 40", "--requests 40 --compat anvil --ctx-tokens 64", "--burst 40 --ctx-tokens 64"]
+        {
+            let plan = plan(line);
+            let mut all = prompts(&plan);
+            all.sort();
+            all.dedup();
+            assert_eq!((all.len() as u64, plan.distinct_prompts(), plan.repeats()), (40, 40, 0), "{line}");
+        }
+        let same = plan("--requests 40 --prompts same --ctx-tokens 0");
+        let all = prompts(&same);
+        assert!(all.iter().all(|p| *p == all[0]));
+        assert_eq!((same.distinct_prompts(), same.repeats()), (1, 39));
+        assert_eq!(same.context_distribution(), BTreeMap::from([(65_536, 40)]));
+        assert_eq!(same.planned_context_tokens(39), Some(65_536));
+        let bodies = same.prebuilt().unwrap();
+        assert!(bodies.len() == 40 && bodies.iter().all(|b| b.as_ptr() == bodies[0].as_ptr()));
+    }
+
+    #[test]
+    fn canaries_have_their_marker_in_the_prompt() {
+        let plan = plan("--requests 3 --request-canaries --seed -7");
+        assert_eq!(plan.canary_marker(2).as_deref(), Some("ANVIL_REQ_-7_00002"));
+        assert_eq!(plan.prompt(2).unwrap().matches("ANVIL_REQ_-7_00002").count(), 2);
+    }
+
+    #[test]
+    fn bodies_are_made_ahead_only_when_they_fit() {
+        let small = plan("--requests 50");
+        let bodies = small.prebuilt().unwrap();
+        assert!(bodies.iter().enumerate().all(|(i, body)| Some(body.clone()) == small.body(i as u64)));
+        // 100 million bodies of 1.7 kB; the answer must not take as long as counting them.
+        assert!(plan("--requests 100M").prebuilt().is_none());
+    }
+
+    #[test]
+    fn the_digest_changes_with_what_is_sent_and_with_nothing_else() {
+        let digest = |line: &str| plan(line).digest().to_owned();
+        let base = digest("--requests 5");
+        assert!(base.len() == 64 && base.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
+        for alike in [
+            "--requests 5 --concurrency 3",
+            "--requests 5 --timeout 1s",
+            "--requests 5 --header X:1",
+            "--num-prompts 5",
+        ] {
+            assert_eq!(digest(alike), base, "{alike}");
+        }
+        let lines = [
+            "--requests 6",
+            "--requests 5 --model n",
+            "--requests 5 --ctx-tokens 513",
+            "--requests 5 --ctx-tokens 0",
+            "--requests 5 --ctx-tokens 0 --seed 1",
+            "--requests 5 --max-tokens 1",
+            "--requests 5 --temperature 0",
+            "--requests 5 --temperature 0.5",
+            "--requests 5 --top-p 1",
+            "--requests 5 --prompts same",
+            "--requests 5 --prompt-cache-mode shared",
+            "--requests 5 --shared-prefix-tokens 9",
+            "--requests 5 --shared-prefix-tokens 10",
+            "--requests 5 --request-canaries",
+            "--requests 5 --request-canaries --seed 1",
+            "--requests 5 --response-words 1",
+            "--requests 5 --no-thinking",
+            "--requests 5 --reasoning-effort low",
+            "--requests 5 --compat anvil",
+        ];
+        let mut digests: Vec<String> = lines.iter().map(|line| digest(line)).collect();
+        digests.push(base);
+        digests.sort();
+        digests.dedup();
+        assert_eq!(digests.len(), lines.len() + 1);
+    }
+
+    #[test]
+    fn what_only_the_servers_answer_shows_is_refused_before_anything_is_sent() {
+        let refused = |line: &str, length| plan_for(line, length).unwrap_err().to_string();
+        assert_eq!(
+            refused("", Some(1_152)),
+            "--max-tokens and --margin together (1152) use up the model's length of 1152 tokens"
+        );
+        assert_eq!(
+            refused("", Some(1_160)),
+            "--max-tokens and --margin leave 8 tokens of the model's length, and the prompt's last line alone needs 16"
+        );
+        let words = "--ctx-tokens 32 --request-canaries --response-words 5 --capture-limit 100";
+        let want = "--ctx-tokens must be at least 73 here: the prompt's last line alone needs as many tokens";
+        assert_eq!(refused(words, None), want);
+        assert!(plan_for(&words.replace("32", "73"), None).is_ok());
+        let clamped = plan_for("--ctx-tokens 8000", Some(4_096)).unwrap();
+        assert_eq!(clamped.planned_context_tokens(0), Some(4_096 - 128 - 1_024));
+        // The model's name may come from the server.
+        let spec_then_name = "--reasoning-effort low";
+        let line = format!("--base-url http://h/v1 {spec_then_name}");
+        let matches = args::command().try_get_matches_from(line.split_whitespace()).unwrap();
+        let spec = resolve(&RunArgs::from_arg_matches(&matches).unwrap(), &|_| None).unwrap();
+        let target =
+            ResolvedTarget { addresses: Vec::new(), model: "Qwen3-8B".to_owned(), max_model_len: None };
+        assert!(Plan::new(&spec, &target).unwrap_err().to_string().starts_with("--reasoning-effort "));
+    }
+
+    #[test]
+    fn a_dry_run_shows_the_plan_and_no_secret() {
+        let line = "--base-url http://h/v1 --requests 3 --ctx-tokens 512";
+        let words: Vec<&str> = line.split(' ').chain(["--header", "X-Team: TEAMSECRET-42"]).collect();
+        let matches = args::command().try_get_matches_from(words).unwrap();
+        let args = RunArgs::from_arg_matches(&matches).unwrap();
+        let spec = resolve(&args, &|name| (name == "OPENAI_API_KEY").then(|| "TESTKEY-1".into())).unwrap();
+        let target = describe::unasked(&spec);
+        let plan = Plan::new(&spec, &target).unwrap();
+        let (text, json) = (describe::text(&spec, &target, &plan), describe::json(&spec, &target, &plan));
+        for out in [&text, &json] {
+            assert!(!out.contains("TEAMSECRET") && !out.contains("TESTKEY"), "{out}");
+            assert!(out.contains(plan.digest()) && out.contains("X-Team") && out.contains("Authorization"));
+        }
+        assert!(text.contains("POST http://h/v1/chat/completions\n"), "{text}");
+        assert!(text.contains("closed loop: 3 requests, 20 at a time"), "{text}");
+        assert!(text.contains("512 × 3 (estimated tokens × requests)"), "{text}");
+        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(document["requests"], 3);
+        assert_eq!(document["target"]["model"], serde_json::Value::Null);
+        assert_eq!(document["context_distribution"]["512"], 3);
+        assert_eq!(document["body_bytes"]["min"].as_u64(), plan.body_bytes(0));
+        let head = document["first_body_head"].as_str().unwrap();
+        assert!(head.starts_with("{\"model\": \"<asked from the server>\""), "{head}");
+    }
 }

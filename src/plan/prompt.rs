@@ -14,20 +14,20 @@ pub const CHARS_PER_TOKEN: u64 = 3;
 
 /// What all prompts of a run have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recipe {
+pub(super) struct Recipe {
     /// A header of its own in front of every prompt, so that no two share a prefix.
-    pub unique: bool,
+    pub(super) unique: bool,
     /// Estimated tokens of the shared prefix; 0 with `unique`.
-    pub shared_prefix_tokens: u64,
+    pub(super) shared_prefix_tokens: u64,
     /// The seed in the canary markers, when markers are asked for.
-    pub canary_seed: Option<i64>,
+    pub(super) canary_seed: Option<i64>,
     /// Words of controlled output, 0 for none.
-    pub response_words: u64,
+    pub(super) response_words: u64,
 }
 
 /// How line ends are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineEnd {
+pub(super) enum LineEnd {
     /// As the model sees it.
     Plain,
     /// As it stands inside a JSON string.
@@ -42,14 +42,14 @@ pub fn canary_marker(seed: i64, index: u64) -> String {
 
 /// The context has no room for the tail, which is always kept whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooSmall {
+pub(super) struct TooSmall {
     /// Tokens that the context needs at least.
-    pub needed_tokens: u64,
+    pub(super) needed_tokens: u64,
 }
 
 /// One prompt, before it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub(super) struct Layout {
     index: u64,
     header: String,
     shared_chars: u64,
@@ -63,7 +63,7 @@ impl Recipe {
     ///
     /// # Errors
     /// [`TooSmall`] when the tail alone does not fit.
-    pub fn layout(&self, index: u64, tokens: u64) -> Result<Layout, TooSmall> {
+    pub(super) fn layout(&self, index: u64, tokens: u64) -> Result<Layout, TooSmall> {
         let total = tokens.saturating_mul(CHARS_PER_TOKEN);
         let marker = self.canary_seed.map(|seed| canary_marker(seed, index));
         let tail = self.tail(index, marker.as_deref());
@@ -112,14 +112,14 @@ impl Recipe {
 impl Layout {
     /// Characters of the prompt.
     #[must_use]
-    pub fn chars(&self) -> u64 {
+    pub(super) fn chars(&self) -> u64 {
         let filler = self.filler_chars.map_or(0, |n| n + 1);
         chars(&self.header) + self.shared_chars + filler + chars(&self.tail)
     }
 
     /// Bytes that [`Layout::write`] appends.
     #[must_use]
-    pub fn bytes(&self, line_end: LineEnd) -> u64 {
+    pub(super) fn bytes(&self, line_end: LineEnd) -> u64 {
         match line_end {
             LineEnd::Plain => self.chars(),
             LineEnd::Json => {
@@ -131,7 +131,7 @@ impl Layout {
     }
 
     /// Appends the prompt.
-    pub fn write(&self, out: &mut Vec<u8>, line_end: LineEnd) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, line_end: LineEnd) {
         push_text(out, self.header.as_bytes(), line_end);
         push_filler(out, 0, self.shared_chars, line_end);
         if let Some(n) = self.filler_chars {
@@ -330,7 +330,7 @@ mod tests {
     fn the_other_branches_have_the_published_hashes() {
         let unique = Recipe { unique: true, ..PLAIN };
         let shared = Recipe { shared_prefix_tokens: 1_000, ..PLAIN };
-        let marked = Recipe { canary_seed: Some(7), ..shared.clone() };
+        let marked = Recipe { canary_seed: Some(7), ..shared };
         let long = Recipe { shared_prefix_tokens: 8_000, ..PLAIN };
         for (recipe, index, want) in [
             (&unique, 5, "9b998238a5aa09ea3c1e83ac982c0108af82d0388f1771bf14745211d8ad2c1e"),

@@ -266,7 +266,8 @@ impl Decimal {
 
     /// Splits a decimal number off the front: digits, with at most one point that has digits on both sides.
     fn take(text: &str) -> Result<(Self, &str), QuantityError> {
-        if text.starts_with('-') {
+        // Only a number can be negative: `--timeout --quiet` hands over a flag.
+        if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
             return Err(QuantityError::Negative);
         }
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -338,6 +339,7 @@ mod tests {
             ("", Empty),
             ("-1s", Negative),
             ("s", NotANumber),
+            ("--quiet", NotANumber),
             (".5s", NotANumber),
             ("1.s", NotANumber),
             ("1.2.3s", NotANumber),

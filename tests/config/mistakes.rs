@@ -1,0 +1,272 @@
+//! Every flag with the mistakes that can be made with it, and the whole sentence of each.
+
+use std::collections::BTreeSet;
+
+use hammerscale::config::args;
+
+use super::run_in;
+
+/// A flag with its value (`--x=y`), more flags if needed, and the whole sentence.
+const MISTAKES: &[(&[&str], &str)] = &[
+    (&["--base-url=ftp://h"], "--base-url must begin with http://"),
+    (&["--base-url=https://h/v1"], "--base-url asks for https, but TLS is not built in yet; use http"),
+    (&["--base-url=http://h", "--sim"], "--sim does not go together with --base-url: a run has one target"),
+    (&["--endpoint-path=v1"], "--endpoint-path must begin with a slash"),
+    (
+        &["--endpoint-path=/v1", "--sim"],
+        "--endpoint-path does not go together with --sim: the simulator has its own paths",
+    ),
+    (&["--sim=a b"], "--sim takes a profile or KEY=VALUE;KEY=VALUE"),
+    (&["--sim=ttft=1ms;itl"], "--sim has a setting that is not KEY=VALUE"),
+    (&["--sim=ttft=1ms;ttft=2ms"], "--sim sets ttft twice"),
+    (&["--sim=listen=127.0.0.1:1"], "--sim cannot set listen: the run decides it"),
+    (&["--endpoint=completions"], "--endpoint completions is not built in yet; chat is"),
+    (&["--endpoint=http"], "--endpoint http is not built in yet; chat is"),
+    (&["--endpoint=chatt"], "--endpoint must be chat"),
+    (&["--model= "], "--model must not be blank"),
+    (&["--model=a\nb"], "--model must not have control characters"),
+    (&["--api-key-env=NO_SUCH"], "--api-key-env names an environment variable that is not set"),
+    (&["--api-key-env="], "--api-key-env must be the name of an environment variable"),
+    (&["--api-key-env=BLANK"], "--api-key-env holds a blank key"),
+    (
+        &["--api-key-env=KEY", "--api-key-file=/dev/null"],
+        "--api-key-env does not go together with --api-key-file: there is one key",
+    ),
+    (
+        &["--api-key-file=/no/such/file"],
+        "--api-key-file cannot be read: No such file or directory (os error 2)",
+    ),
+    (&["--api-key-file=/dev/null"], "--api-key-file holds a blank key"),
+    (&["--header=X"], "--header must have a colon after its name"),
+    (&["--header=: x"], "--header has a name that no header field can have"),
+    (&["--header=X Y: x"], "--header has a name that no header field can have"),
+    (&["--header=X : x"], "--header has a name that no header field can have"),
+    (&["--header=X: a\r\nY: b"], "--header has a control character in its value"),
+    (&["--header=Host: x"], "--header cannot set host: the client decides it"),
+    (&["--header=Content-Length: 1"], "--header cannot set content-length: the client decides it"),
+    (&["--header=X-Request-ID: 1"], "--header cannot set x-request-id unless --no-request-id is given"),
+    (
+        &["--header=Authorization: Basic x", "--api-key-env=KEY"],
+        "--header does not go together with a key: both set the Authorization field",
+    ),
+    (&["--no-request-id=1"], "--no-request-id takes no value"),
+    (&["--requests=0"], "--requests must be between 1 and 100000000"),
+    (&["--requests=100000001"], "--requests must be between 1 and 100000000"),
+    (&["--requests=-5"], "--requests \"-5\" must not be negative"),
+    (&["--requests=many"], "--requests \"many\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--requests=1.5"], "--requests \"1.5\" is not a whole number"),
+    (&["--requests=10K"], "--requests \"10K\" has no unit that is known here (k, M, G)"),
+    (&["--requests=99999999999999999999"], "--requests \"99999999999999999999\" is too large"),
+    (&["--requests="], "--requests \"\" is empty"),
+    (&["--requests=1", "--requests=2"], "--requests is given twice"),
+    (&["--num-prompts=0"], "--requests must be between 1 and 100000000"),
+    (
+        &["--requests=60", "--burst=8"],
+        "--requests does not go together with --burst: a burst is that many requests at one instant",
+    ),
+    (&["--concurrency=0"], "--concurrency must be between 1 and 1000000"),
+    (&["--concurrency=2M"], "--concurrency must be between 1 and 1000000"),
+    (
+        &["--concurrency=4", "--burst=8"],
+        "--concurrency does not go together with --burst: a burst is that many requests at one instant",
+    ),
+    (&["--burst=2M"], "--burst must be between 0 and 1000000"),
+    (
+        &["--burst=4", "--prompts=unique"],
+        "--burst does not go together with --prompts unique: the requests of a burst share their prefix",
+    ),
+    (
+        &["--burst=4", "--prompt-cache-mode=unique"],
+        "--burst does not go together with --prompt-cache-mode unique: the requests of a burst share their prefix",
+    ),
+    (&["--connection=sticky"], "--connection must be one of keep, fresh"),
+    (&["--connection="], "the value of --connection is missing: the flag takes one"),
+    (&["--timeout=0s"], "--timeout must be more than 0s and at most 168h"),
+    (&["--timeout=169h"], "--timeout must be more than 0s and at most 168h"),
+    (&["--timeout=-1s"], "--timeout \"-1s\" must not be negative"),
+    (&["--timeout=soon"], "--timeout \"soon\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--timeout=1d"], "--timeout \"1d\" has no unit that is known here (ns, us, ms, s, m, h)"),
+    (&["--timeout=0.1ns"], "--timeout \"0.1ns\" is not a whole number of nanoseconds"),
+    (&["--timeout-seconds=0"], "--timeout must be more than 0s and at most 168h"),
+    (&["--idle-timeout=0"], "--idle-timeout must be more than 0s and at most 168h"),
+    (&["--connect-timeout=0"], "--connect-timeout must be more than 0s and at most 168h"),
+    (&["--compat=vllm"], "--compat must be one of anvil"),
+    (&["--ctx-tokens=31"], "--ctx-tokens must be 0, or between 32 and 16777216"),
+    (&["--ctx-tokens=17M"], "--ctx-tokens must be 0, or between 32 and 16777216"),
+    (&["--seed=1.5"], "--seed \"1.5\" is not a whole number between -2^63 and 2^63-1"),
+    (
+        &["--seed=9223372036854775808"],
+        "--seed \"9223372036854775808\" is not a whole number between -2^63 and 2^63-1",
+    ),
+    (&["--max-tokens=0"], "--max-tokens must be between 1 and 16777216"),
+    (&["--max-tokens=15", "--request-canaries"], "--max-tokens must be at least 16 with --request-canaries"),
+    (&["--response-words=17M"], "--response-words must be between 0 and 16777216"),
+    (&["--prompt-cache-mode=none"], "--prompt-cache-mode must be one of shared, unique"),
+    (&["--prompts=all"], "--prompts must be one of same, unique"),
+    (
+        &["--prompts=unique", "--prompt-cache-mode=shared"],
+        "--prompts unique does not go together with --prompt-cache-mode shared: the one means --prompt-cache-mode unique",
+    ),
+    (
+        &["--prompts=same", "--prompt-cache-mode=unique"],
+        "--prompts same does not go together with --prompt-cache-mode unique: the same prompt is not unique",
+    ),
+    (&["--shared-prefix-tokens=17M"], "--shared-prefix-tokens must be between 0 and 16777216"),
+    (
+        &["--shared-prefix-tokens=1", "--prompts=unique"],
+        "--shared-prefix-tokens does not go together with --prompts unique: unique prompts share nothing",
+    ),
+    (
+        &["--shared-prefix-tokens=1", "--prompt-cache-mode=unique", "--compat=anvil"],
+        "--shared-prefix-tokens does not go together with --prompt-cache-mode unique: unique prompts share nothing",
+    ),
+    (&["--request-canaries=yes"], "--request-canaries takes no value"),
+    (
+        &["--request-canaries", "--prompts=same"],
+        "--request-canaries does not go together with --prompts same: every prompt names a marker of its own",
+    ),
+    (
+        &["--requests=100001", "--request-canaries"],
+        "--requests must be at most 100000 with --request-canaries",
+    ),
+    (&["--controlled-output-policy=lax"], "--controlled-output-policy must be one of observe, strict"),
+    (
+        &["--controlled-output-policy=strict"],
+        "--response-words is missing: a strict policy needs an exact answer to ask for",
+    ),
+    (&["--max-model-len=17M"], "--max-model-len must be between 0 and 16777216"),
+    (
+        &["--max-model-len=1152"],
+        "--max-model-len must be more than --max-tokens and --margin together (1152)",
+    ),
+    (&["--margin=17M"], "--margin must be between 0 and 16777216"),
+    (&["--capture-limit=0"], "--capture-limit must be between 1 and 16777216"),
+    (
+        &["--capture-limit=16", "--request-canaries"],
+        "--capture-limit must be at least 17, the length of the answer that is asked for",
+    ),
+    (
+        &["--capture-limit=8", "--controlled-output-policy=strict", "--response-words=2"],
+        "--capture-limit must be at least 9, the length of the answer that is asked for",
+    ),
+    (&["--temperature=2.1"], "--temperature must be between 0 and 2"),
+    (&["--temperature=-0.1"], "--temperature must be between 0 and 2"),
+    (&["--temperature=nan"], "--temperature must be between 0 and 2"),
+    (&["--temperature=warm"], "--temperature \"warm\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--top-p=0"], "--top-p must be above 0 and at most 1"),
+    (&["--top-p=1.01"], "--top-p must be above 0 and at most 1"),
+    (&["--top-p=inf"], "--top-p must be above 0 and at most 1"),
+    (&["--thinking-mode=on"], "--thinking-mode must be one of default, enabled, disabled, unsupported"),
+    (
+        &["--thinking-mode=enabled", "--model=openai/gpt-oss-20b"],
+        "--thinking-mode is a chat template control that gpt-oss models do not have; use --reasoning-effort",
+    ),
+    (
+        &["--no-thinking", "--thinking-mode=enabled"],
+        "--no-thinking does not go together with --thinking-mode: it means --thinking-mode disabled",
+    ),
+    (
+        &["--reasoning-effort=huge"],
+        "--reasoning-effort must be one of none, minimal, low, medium, high, max, xhigh",
+    ),
+    (
+        &["--reasoning-effort=low", "--thinking-mode=enabled"],
+        "--reasoning-effort does not go together with --thinking-mode: a body carries one reasoning control",
+    ),
+    (
+        &["--reasoning-effort=low", "--no-thinking"],
+        "--reasoning-effort does not go together with --no-thinking: a body carries one reasoning control",
+    ),
+    (
+        &["--reasoning-effort=low", "--model=Qwen3-8B"],
+        "--reasoning-effort is not what Qwen models take; use --thinking-mode enabled or disabled",
+    ),
+    (
+        &["--reasoning-effort=max", "--model=gpt-oss"],
+        "--reasoning-effort must be one of low, medium, high for gpt-oss models",
+    ),
+    (&["--workers=0"], "--workers must be between 1 and 1024"),
+    (
+        &["--workers=3", "--cores=0,1"],
+        "--workers does not go together with --cores: 3 workers need as many cores, and 2 are named",
+    ),
+    (&["--cores=x"], "--cores \"x\" is not a list of cores below 1024 (like 2,4-7)"),
+    (&["--cores=1024"], "--cores \"1024\" is not a list of cores below 1024 (like 2,4-7)"),
+    (&["--cores=3-1"], "--cores \"3-1\" has a range that runs backwards"),
+    (&["--cores=0-2,1"], "--cores \"0-2,1\" names a core twice"),
+    (&["--stamps=nic"], "--stamps must be one of kernel, user"),
+    (&["--strict-instrument=1"], "--strict-instrument takes no value"),
+    (&["--out="], "the value of --out is missing: the flag takes one"),
+    (&["--out=/dev/null"], "--out names something that is not a directory"),
+    (&["--out=src"], "--out names a directory that exists already; --overwrite replaces the run in it"),
+    (&["--json-out=/no/such/dir/a.json"], "--json-out is to lie in a directory that does not exist"),
+    (&["--json-out=/dev/null"], "--json-out names something that is not a file"),
+    (&["--json-out=.."], "--json-out must name a file"),
+    (&["--output=/no/such/dir/a.json"], "--json-out is to lie in a directory that does not exist"),
+    (&["--overwrite=1"], "--overwrite takes no value"),
+    (&["--quiet=1"], "--quiet takes no value"),
+    (
+        &["--quiet", "--progress=plain"],
+        "--quiet does not go together with --progress plain: the one forbids what the other asks for",
+    ),
+    (
+        &["--quiet", "--format=json"],
+        "--quiet does not go together with --format: the one forbids what the other asks for",
+    ),
+    (&["--progress=fancy"], "--progress must be one of auto, plain, none"),
+    (&["--format=vllm"], "--format must be one of text, json"),
+    (&["--dry-run=1"], "--dry-run takes no value"),
+    (&["--engine=a\u{1b}[2J"], "--engine must not have control characters"),
+    (&["--gpu=a\tb"], "--gpu must not have control characters"),
+    (&["--tier=a\rb"], "--tier must not have control characters"),
+    (&["--manifest=a\0b"], "--manifest must not have control characters"),
+    (&["--source-recipe=\n"], "--source-recipe must not have control characters"),
+    (
+        &["--clock-domain-id=a b"],
+        "--clock-domain-id must be 1 to 64 letters, digits, dots, underscores and hyphens",
+    ),
+    (
+        &["--configuration-fingerprint=sha256:00"],
+        "--configuration-fingerprint must be sha256: and 64 lowercase hexadecimal digits",
+    ),
+    (&["--label=x"], "--label must be KEY=VALUE"),
+    (
+        &["--label=a b=1"],
+        "--label must have a key of at most 64 letters, digits, dots, underscores and hyphens",
+    ),
+    (&["--label=a=1", "--label=a=2"], "--label sets a twice"),
+    (&["--config=/no/such.toml"], "/no/such.toml: No such file or directory (os error 2)"),
+    (&["--no-such-flag=SECRET"], "there is no flag --no-such-flag"),
+    (&["--request=5"], "there is no flag --request (there is --requests)"),
+    (&["--rate=5"], "there is no flag --rate"),
+    (
+        &["--header=X: a", "SECRET"],
+        "there is an argument that belongs to no flag; put a value with spaces in quotes",
+    ),
+];
+
+#[test]
+fn every_mistake_gets_its_sentence() {
+    let env = [("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), ("KEY", "abc"), ("BLANK", " \n")];
+    let mut wrong = Vec::new();
+    for (argv, want) in MISTAKES {
+        let got = run_in(argv, &env).map(|spec| panic!("{argv:?} became {spec:?}")).unwrap_err().to_string();
+        if got != *want || got.contains('\n') {
+            wrong.push(format!("{argv:?}\n  {got}\n  {want}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_flag_has_a_mistake_in_the_table() {
+    let tested: BTreeSet<&str> = MISTAKES
+        .iter()
+        .map(|(argv, _)| argv[0].split('=').next().unwrap().trim_start_matches("--"))
+        .collect();
+    for arg in args::command().get_arguments() {
+        let long = arg.get_long().unwrap();
+        assert!(tested.contains(long), "--{long} has no row");
+        assert!(arg.get_help().is_some_and(|help| !help.to_string().is_empty()), "--{long} has no help");
+    }
+}
