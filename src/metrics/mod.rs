@@ -12,7 +12,7 @@ pub mod quantile;
 pub mod rates;
 pub mod row;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};
