@@ -138,6 +138,7 @@ fn a_request_without_usage_withholds_tokens_and_gives_chunks_per_second() {
 fn what_was_sent_is_what_is_told() {
     let published = read("seed_2026-09-17-glm53-mixed35__candidate-c4-capacity-1");
     let (mut spec, target) = run_of(&published);
+    spec.load.requests = 0;
     let mut sampling = |compat_anvil, temperature, top_p| {
         spec.body = BodySpec { compat_anvil, temperature, top_p, ..spec.body.clone() };
         build(&[], &spec, &target, &published)["sampling"].clone()
@@ -156,9 +157,34 @@ fn what_was_sent_is_what_is_told() {
 }
 
 #[test]
+fn requests_that_were_never_sent_are_failures_in_their_places() {
+    let published = read("seed_2026-09-17-glm53-mixed35__candidate-c4-capacity-1");
+    let (mut spec, target) = run_of(&published);
+    spec.load.requests = 6;
+    let mut rows = rows_of(&published, None);
+    rows.remove(2);
+    let built = build(&rows, &spec, &target, &published);
+    assert_eq!(
+        (&built["requests"], &built["completed"], &built["failed"]),
+        (&6.into(), &3.into(), &3.into())
+    );
+    let failures = built["failures"].as_array().unwrap();
+    let indices: Vec<u64> =
+        failures.iter().map(|failure| failure["request_index"].as_u64().unwrap()).collect();
+    assert_eq!(indices, [2, 4, 5]);
+    assert_eq!(failures[0]["error_type"], "CancelledError");
+    assert_eq!(failures[0]["planned_context_tokens"], Value::Null);
+    assert_eq!(built["responses_received"], 3);
+    assert_eq!(built["performance_eligible"], false);
+    assert_eq!(built["metrics"]["throughput_tok_s"], Value::Null);
+    assert_eq!(recompute(&built).unwrap().disagreements, []);
+}
+
+#[test]
 fn no_request_at_all_is_an_artifact_too() {
     let published = read("seed_2026-09-17-glm53-mixed35__candidate-c4-capacity-1");
-    let (spec, target) = run_of(&published);
+    let (mut spec, target) = run_of(&published);
+    spec.load.requests = 0;
     let built = build(&[], &spec, &target, &published);
     assert_eq!(built["requests"], 0);
     assert_eq!(built["context_distribution"], serde_json::json!({}));
@@ -217,6 +243,7 @@ fn facts<'a>(spec: &'a RunSpec, target: &'a ResolvedTarget, published: &Value) -
         spec,
         target,
         base_url: &spec.target.base_url,
+        planned: spec.load.requests,
         started: instant("started_at_unix_ns"),
         finished: instant("finished_at_unix_ns"),
         wall: ns(&published["wall_clock_ms"]).unwrap(),
@@ -375,19 +402,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             concurrency: u32::try_from(number("concurrency").unwrap()).unwrap(),
             burst: 0,
         },
-        prompt: PromptSpec {
-            ctx_tokens: number("context_tokens"),
-            seed: published["context_seed"].as_i64().unwrap(),
-            max_tokens: number("max_tokens").unwrap(),
-            response_words: number("response_words").unwrap(),
-            unique: published["prompt_cache_mode"] == "unique",
-            shared_prefix_tokens: number("shared_prefix_tokens").unwrap(),
-            request_canaries: published["request_canaries"].as_bool().unwrap(),
-            controlled_output_strict: published["controlled_output_policy"] == "strict",
-            max_model_len: number("max_context_tokens"),
-            margin: 1024,
-            capture_limit: 8192,
-        },
+        prompt: prompt_of(published),
         body: BodySpec {
             compat_anvil: true,
             temperature: None,
@@ -414,16 +429,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             progress: ProgressMode::None,
             format: OutputFormat::Text,
         },
-        labels: LabelSpec {
-            engine: text("engine"),
-            gpu: text("gpu"),
-            tier: text("tier"),
-            manifest: text("manifest"),
-            source_recipe: text("source_recipe"),
-            clock_domain_id: text("clock_domain_id"),
-            configuration_fingerprint: text("configuration_fingerprint"),
-            labels: Vec::new(),
-        },
+        labels: labels_of(published),
         dry_run: false,
     };
     let target = ResolvedTarget {
@@ -432,4 +438,35 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
         max_model_len: number("max_context_tokens"),
     };
     (spec, target)
+}
+
+fn prompt_of(published: &Value) -> PromptSpec {
+    let number = |key: &str| published[key].as_u64();
+    PromptSpec {
+        ctx_tokens: number("context_tokens"),
+        seed: published["context_seed"].as_i64().unwrap(),
+        max_tokens: number("max_tokens").unwrap(),
+        response_words: number("response_words").unwrap(),
+        unique: published["prompt_cache_mode"] == "unique",
+        shared_prefix_tokens: number("shared_prefix_tokens").unwrap(),
+        request_canaries: published["request_canaries"].as_bool().unwrap(),
+        controlled_output_strict: published["controlled_output_policy"] == "strict",
+        max_model_len: number("max_context_tokens"),
+        margin: 1024,
+        capture_limit: 8192,
+    }
+}
+
+fn labels_of(published: &Value) -> LabelSpec {
+    let text = |key: &str| published[key].as_str().map(str::to_owned);
+    LabelSpec {
+        engine: text("engine"),
+        gpu: text("gpu"),
+        tier: text("tier"),
+        manifest: text("manifest"),
+        source_recipe: text("source_recipe"),
+        clock_domain_id: text("clock_domain_id"),
+        configuration_fingerprint: text("configuration_fingerprint"),
+        labels: Vec::new(),
+    }
 }

@@ -3,7 +3,7 @@
 //! The reference's rules are not ours: it needs visible content, ignores a broken event, and reads on after an error
 //! object only in its older versions. So a request is judged here from its row, in the reference's order; our outcome
 //! decides alone only where the reference's client would have raised an exception. That mapping is one table,
-//! [`exception`]; messages are those of CPython 3.11's `urllib` and `http.client` on Linux.
+//! `exception`; messages are those of CPython 3.11's `urllib` and `http.client` on Linux.
 
 use std::borrow::Cow;
 
@@ -15,6 +15,9 @@ use crate::report::anvil::timing::{Canary, ControlledOutput, Timing, token_sourc
 
 /// Longest error message, in characters.
 const MAX_MESSAGE_CHARS: usize = 2048;
+
+/// The reference has no end of a run that cuts requests; this is what a cancelled future of its pool raises.
+const CANCELLED: &str = "CancelledError";
 
 /// One failed request. Fields are in the order of the document's keys; what the reference leaves out is left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -137,6 +140,29 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// A request of the plan that was never sent, because the run ended before its turn. Its context target is not known
+    /// any more.
+    #[must_use]
+    pub fn never_sent(request_index: u64) -> Self {
+        Self {
+            controlled_output: None,
+            elapsed_ms: Some(Some(0.0)),
+            error_message: "not sent: the run ended before".to_owned(),
+            error_message_truncated: false,
+            error_type: CANCELLED,
+            failure_class: Class::RequestError,
+            performance_eligible: false,
+            planned_context_tokens: Some(None),
+            request_canary: None,
+            request_index,
+            response_metadata: None,
+            response_received: false,
+            response_timing: None,
+        }
+    }
+}
+
 impl ResponseMetadata {
     fn of(row: &RequestRow) -> Self {
         Self {
@@ -231,8 +257,7 @@ fn exception(row: &RequestRow) -> Option<Reason> {
         | Outcome::UnexpectedUpgrade
         | Outcome::UnsupportedTransferCoding
         | Outcome::UnsupportedContentCoding => raised("HTTPException", detail(row).into()),
-        // The reference has no end of a run that cuts requests; this is what a cancelled future of its pool raises.
-        Outcome::Incomplete | Outcome::Cancelled => raised("CancelledError", detail(row).into()),
+        Outcome::Incomplete | Outcome::Cancelled => raised(CANCELLED, detail(row).into()),
         Outcome::Internal => Some(Reason {
             class: Class::RunnerError,
             error_type: "RuntimeError",
