@@ -119,19 +119,11 @@ struct ServeFlags<'a> {
 }
 
 impl<'a> Artifact<'a> {
-    /// The artifact of a run. Rows may come in any order; warm-up rows are left out.
+    /// The artifact of a run. Rows may come in any order; warm-up rows are left out. Requests of the plan without a row
+    /// were never sent and are failures, so that a run that was cut short does not look complete.
     #[must_use]
     pub fn of(rows: &[RequestRow], run: &RunFacts<'a>) -> Self {
-        let mut measured: Vec<&RequestRow> = rows.iter().filter(|row| row.phase != Phase::Warmup).collect();
-        measured.sort_by_key(|row| row.request_index);
-        let mut failures = Vec::new();
-        let mut valid = Vec::new();
-        for row in &measured {
-            match Failure::of(row) {
-                Some(failure) => failures.push(failure),
-                None => valid.push(*row),
-            }
-        }
+        let Judged { valid, failures, context_distribution } = Judged::of(rows, run.spec.load.requests);
         let timings: Vec<Timing> =
             valid.iter().filter_map(|row| Some(Timing::of(row)?.observed(row))).collect();
         let hits: Vec<f64> = valid.iter().filter_map(|row| cached_share(row)).collect();
@@ -141,14 +133,15 @@ impl<'a> Artifact<'a> {
             Population { rows: &timings, performance_eligible, wall_clock_ms, prefix_cache_hits: &hits };
         let metrics = metrics(&population);
         let (completed, failed) = (valid.len(), failures.len());
-        let RunSpec { load, prompt, body, labels, .. } = run.spec;
+        let received = failures.iter().filter(|failure| failure.response_received).count();
+        let RunSpec { load, prompt, labels, .. } = run.spec;
         Self {
             base_url: run.base_url,
             clock_domain_id: labels.clock_domain_id.as_deref(),
             completed,
             concurrency: load.concurrency,
             configuration_fingerprint: labels.configuration_fingerprint.as_deref(),
-            context_distribution: context_distribution(&measured),
+            context_distribution,
             context_seed: prompt.seed,
             context_tokens: prompt.ctx_tokens,
             controlled_output_policy: Policy::of(prompt.controlled_output_strict),
@@ -167,19 +160,13 @@ impl<'a> Artifact<'a> {
             performance_eligible,
             prompt_cache_mode: if prompt.unique { "unique" } else { "shared" },
             request_canaries: prompt.request_canaries,
-            requests: measured.len(),
+            requests: completed + failed,
             response_words: prompt.response_words,
-            responses_received: completed
-                + failures.iter().filter(|failure| failure.response_received).count(),
+            responses_received: completed + received,
             run_id: format!("benchmark-{}", Utc::of(run.started).compact()),
             sampling: Sampling::of(run.spec),
             schema: SCHEMA,
-            serve_flags: ServeFlags {
-                no_thinking: body.no_thinking,
-                reasoning_effort: body.reasoning_effort.as_deref(),
-                shared_prefix_burst: load.burst > 0,
-                thinking_mode: thinking_mode(body.thinking_mode),
-            },
+            serve_flags: ServeFlags::of(run.spec),
             shared_prefix_tokens: if prompt.unique { 0 } else { prompt.shared_prefix_tokens },
             source_recipe: labels.source_recipe.as_deref(),
             started_at: Utc::of(run.started).to_string(),
@@ -203,6 +190,36 @@ impl<'a> Artifact<'a> {
     #[must_use]
     pub const fn failed(&self) -> usize {
         self.failed
+    }
+}
+
+/// The requests of a run, judged, in order of their indices.
+struct Judged<'r> {
+    valid: Vec<&'r RequestRow>,
+    failures: Vec<Failure>,
+    context_distribution: BTreeMap<String, u64>,
+}
+
+impl<'r> Judged<'r> {
+    fn of(rows: &'r [RequestRow], planned: u64) -> Self {
+        let mut measured: Vec<&RequestRow> = rows.iter().filter(|row| row.phase != Phase::Warmup).collect();
+        measured.sort_by_key(|row| row.request_index);
+        let mut judged =
+            Self { valid: Vec::new(), failures: Vec::new(), context_distribution: BTreeMap::new() };
+        let mut next_index = 0;
+        for row in measured {
+            judged.failures.extend((next_index..row.request_index.min(planned)).map(Failure::never_sent));
+            next_index = row.request_index.saturating_add(1);
+            match Failure::of(row) {
+                Some(failure) => judged.failures.push(failure),
+                None => judged.valid.push(row),
+            }
+            if let Some(planned_tokens) = row.planned_context_tokens {
+                *judged.context_distribution.entry(planned_tokens.to_string()).or_default() += 1;
+            }
+        }
+        judged.failures.extend((next_index..planned).map(Failure::never_sent));
+        judged
     }
 }
 
@@ -254,6 +271,17 @@ impl Sampling {
     }
 }
 
+impl<'a> ServeFlags<'a> {
+    fn of(spec: &'a RunSpec) -> Self {
+        Self {
+            no_thinking: spec.body.no_thinking,
+            reasoning_effort: spec.body.reasoning_effort.as_deref(),
+            shared_prefix_burst: spec.load.burst > 0,
+            thinking_mode: thinking_mode(spec.body.thinking_mode),
+        }
+    }
+}
+
 /// Version 4 of the protocol is version 3 that has seen reasoning in a valid request.
 pub(super) fn measurement_protocol(valid: &[Timing]) -> &'static str {
     if valid.iter().any(|row| row.reasoning_chunks > 0) { "capacity-v4-reasoning" } else { "capacity-v3" }
@@ -266,14 +294,6 @@ const fn thinking_mode(mode: ThinkingMode) -> &'static str {
         ThinkingMode::Disabled => "disabled",
         ThinkingMode::Unsupported => "unsupported",
     }
-}
-
-fn context_distribution(rows: &[&RequestRow]) -> BTreeMap<String, u64> {
-    let mut distribution = BTreeMap::new();
-    for planned in rows.iter().filter_map(|row| row.planned_context_tokens) {
-        *distribution.entry(planned.to_string()).or_default() += 1;
-    }
-    distribution
 }
 
 /// `cached_tokens ÷ prompt_tokens`, where the server told both and the prompt was not empty.

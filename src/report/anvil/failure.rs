@@ -3,7 +3,7 @@
 //! The reference's rules are not ours: it needs visible content, ignores a broken event, and reads on after an error
 //! object only in its older versions. So a request is judged here from its row, in the reference's order; our outcome
 //! decides alone only where the reference's client would have raised an exception. That mapping is one table,
-//! [`exception`]; messages are those of CPython 3.11's `urllib` and `http.client` on Linux.
+//! `exception`; messages are those of CPython 3.11's `urllib` and `http.client` on Linux.
 
 use std::borrow::Cow;
 
@@ -15,6 +15,9 @@ use crate::report::anvil::timing::{Canary, ControlledOutput, Timing, token_sourc
 
 /// Longest error message, in characters.
 const MAX_MESSAGE_CHARS: usize = 2048;
+
+/// The reference has no end of a run that cuts requests; this is what a cancelled future of its pool raises.
+const CANCELLED: &str = "CancelledError";
 
 /// One failed request. Fields are in the order of the document's keys; what the reference leaves out is left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -137,6 +140,29 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// A request of the plan that was never sent, because the run ended before its turn. Its context target is not known
+    /// any more.
+    #[must_use]
+    pub fn never_sent(request_index: u64) -> Self {
+        Self {
+            controlled_output: None,
+            elapsed_ms: Some(Some(0.0)),
+            error_message: "not sent: the run ended before".to_owned(),
+            error_message_truncated: false,
+            error_type: CANCELLED,
+            failure_class: Class::RequestError,
+            performance_eligible: false,
+            planned_context_tokens: Some(None),
+            request_canary: None,
+            request_index,
+            response_metadata: None,
+            response_received: false,
+            response_timing: None,
+        }
+    }
+}
+
 impl ResponseMetadata {
     fn of(row: &RequestRow) -> Self {
         Self {
@@ -231,8 +257,7 @@ fn exception(row: &RequestRow) -> Option<Reason> {
         | Outcome::UnexpectedUpgrade
         | Outcome::UnsupportedTransferCoding
         | Outcome::UnsupportedContentCoding => raised("HTTPException", detail(row).into()),
-        // The reference has no end of a run that cuts requests; this is what a cancelled future of its pool raises.
-        Outcome::Incomplete | Outcome::Cancelled => raised("CancelledError", detail(row).into()),
+        Outcome::Incomplete | Outcome::Cancelled => raised(CANCELLED, detail(row).into()),
         Outcome::Internal => Some(Reason {
             class: Class::RunnerError,
             error_type: "RuntimeError",
@@ -318,5 +343,210 @@ const fn reason_phrase(status: u16) -> &'static str {
         510 => "Not Extended",
         511 => "Network Authentication Required",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::row::{CanaryObservation, ControlledOutputObservation};
+    use crate::metrics::testing::row;
+    use crate::record::{ErrorDetail, Usage};
+    use crate::units::Nanos;
+
+    fn ended(outcome: Outcome) -> RequestRow {
+        let mut row = row(3);
+        row.outcome = outcome;
+        row.error = Some(ErrorDetail { message: "what was seen".to_owned(), ..ErrorDetail::default() });
+        row
+    }
+
+    fn judged(row: &RequestRow) -> (Class, &'static str, String) {
+        let failure = Failure::of(row).unwrap();
+        (failure.failure_class, failure.error_type, failure.error_message)
+    }
+
+    #[test]
+    fn a_plain_success_is_valid() {
+        assert_eq!(Failure::of(&row(0)), None);
+    }
+
+    #[test]
+    fn every_outcome_has_its_words() {
+        use Outcome::*;
+        for outcome in Outcome::ALL {
+            let mut row = ended(outcome);
+            row.http_status = Some(503);
+            let want = match outcome {
+                // The reference would have found nothing wrong with the stream of this row.
+                Ok
+                | NoOutput
+                | EmptyResponse
+                | TruncatedStream
+                | JsonErrorBody
+                | NotAStream
+                | MalformedEvent
+                | CanaryFailed
+                | ControlledOutputFailed => None,
+                HttpError | Redirect => Some(("HTTPError", "HTTP Error 503: Service Unavailable")),
+                Dns => Some(("URLError", "<urlopen error [Errno -2] Name or service not known>")),
+                ConnectRefused => Some(("URLError", "<urlopen error [Errno 111] Connection refused>")),
+                NoLocalPort => {
+                    Some(("URLError", "<urlopen error [Errno 99] Cannot assign requested address>"))
+                }
+                NoFileDescriptor => Some(("URLError", "<urlopen error [Errno 24] Too many open files>")),
+                TimeoutConnect => Some(("URLError", "<urlopen error timed out>")),
+                ConnectFailed | Tls => Some(("URLError", "<urlopen error what was seen>")),
+                TimeoutFirstOutput | TimeoutIdle | TimeoutTotal => Some(("TimeoutError", "timed out")),
+                EofBeforeResponse | TruncatedHead => {
+                    Some(("RemoteDisconnected", "Remote end closed connection without response"))
+                }
+                ResetBeforeResponse | ResetMidstream => {
+                    Some(("ConnectionResetError", "[Errno 104] Connection reset by peer"))
+                }
+                TruncatedBody | BadChunk | BadTrailer => {
+                    Some(("IncompleteRead", "IncompleteRead(0 bytes read)"))
+                }
+                ServerErrorInStream => Some(("ValueError", "upstream sent an SSE error: what was seen")),
+                BadStatusLine => Some(("BadStatusLine", "what was seen")),
+                Limit => Some(("LineTooLong", "what was seen")),
+                BadHeader
+                | BadContentLength
+                | ConflictingFraming
+                | UnexpectedUpgrade
+                | UnsupportedTransferCoding
+                | UnsupportedContentCoding => Some(("HTTPException", "what was seen")),
+                Incomplete | Cancelled => Some(("CancelledError", "what was seen")),
+                Internal => Some(("RuntimeError", "what was seen")),
+            };
+            let failure = Failure::of(&row);
+            let got = failure.as_ref().map(|f| (f.error_type, f.error_message.as_str()));
+            assert_eq!(got, want, "{outcome:?}");
+            let Some(failure) = failure else { continue };
+            let class = if outcome == Internal { Class::RunnerError } else { Class::RequestError };
+            assert_eq!(failure.failure_class, class, "{outcome:?}");
+            // A broken request keeps no partial timing and no observation, and the keys are absent, not null.
+            let keys = serde_json::to_value(&failure).unwrap();
+            let mut want = vec!["error_message", "error_message_truncated", "error_type", "failure_class"];
+            want.extend(["performance_eligible", "request_index", "response_received"]);
+            if outcome != Internal {
+                want.extend(["elapsed_ms", "planned_context_tokens"]);
+            }
+            want.sort_unstable();
+            assert_eq!(keys.as_object().unwrap().keys().collect::<Vec<_>>(), want, "{outcome:?}");
+            assert_eq!((failure.response_received, failure.request_index), (false, 3));
+        }
+    }
+
+    #[test]
+    fn messages_without_detail_name_the_outcome() {
+        let mut row = ended(Outcome::Tls);
+        row.error = None;
+        assert_eq!(judged(&row).2, "<urlopen error tls>");
+        row.outcome = Outcome::HttpError;
+        row.http_status = None;
+        assert_eq!(judged(&row).2, "http_error");
+        row.http_status = Some(599);
+        assert_eq!(judged(&row).2, "HTTP Error 599: ");
+    }
+
+    #[test]
+    fn long_messages_are_cut_by_characters() {
+        let mut row = ended(Outcome::Limit);
+        row.error = Some(ErrorDetail { message: "é".repeat(2049), ..ErrorDetail::default() });
+        let failure = Failure::of(&row).unwrap();
+        assert_eq!(failure.error_message, "é".repeat(2048));
+        assert!(failure.error_message_truncated);
+        row.error = Some(ErrorDetail { message: "é".repeat(2048), ..ErrorDetail::default() });
+        assert!(!Failure::of(&row).unwrap().error_message_truncated);
+        assert_eq!(bounded(""), ("<empty exception message>".to_owned(), false));
+    }
+
+    #[test]
+    fn visible_content_and_a_terminal_are_required_in_this_order() {
+        let mut row = row(0);
+        row.finish_reasons.clear();
+        row.at.terminal = None;
+        let want = "stream ended without a terminal event or finish reason";
+        assert_eq!(judged(&row), (Class::StreamValidationFailed, "ValueError", want.to_owned()));
+        // Reasoning alone is ok for us and not for the reference.
+        row.counters.content_chunks = 0;
+        row.at.first_content = None;
+        let want = "stream completed without visible content";
+        assert_eq!(judged(&row), (Class::StreamValidationFailed, "ValueError", want.to_owned()));
+        let failure = Failure::of(&row).unwrap();
+        assert!(failure.response_received);
+        assert_eq!(failure.response_timing, Some(None), "null without a time to first token");
+        let metadata = failure.response_metadata.unwrap();
+        assert_eq!((metadata.reasoning_chunks, metadata.stream_terminal_observed), (2, false));
+    }
+
+    #[test]
+    fn a_finish_reason_alone_or_done_alone_is_a_terminal() {
+        let mut by_reason = row(0);
+        by_reason.at.terminal = None;
+        assert_eq!(Failure::of(&by_reason), None);
+        let mut by_done = row(0);
+        by_done.finish_reasons.clear();
+        assert_eq!(Failure::of(&by_done), None);
+    }
+
+    fn observed(canary_passed: bool, output_passed: bool) -> RequestRow {
+        let mut row = row(0);
+        row.canary = Some(CanaryObservation {
+            marker: "ANVIL_REQ_0_00000".to_owned(),
+            marker_at_start: canary_passed,
+            observed_marker_count: 1,
+            foreign_marker_count: 0,
+            capture_complete: true,
+            passed: canary_passed,
+        });
+        row.controlled_output = Some(ControlledOutputObservation {
+            requested_words: 64,
+            strict: true,
+            observed_code_words: 63,
+            observed_extra_words: 0,
+            capture_complete: true,
+            exact_adherence: Some(output_passed),
+            passed: output_passed,
+        });
+        row
+    }
+
+    #[test]
+    fn the_canary_is_judged_before_controlled_output_and_both_are_kept() {
+        assert_eq!(Failure::of(&observed(true, true)), None);
+        assert_eq!(judged(&observed(true, false)).0, Class::ControlledOutputFailed);
+        assert_eq!(judged(&observed(false, true)).0, Class::RequestCanaryFailed);
+        let failure = Failure::of(&observed(false, false)).unwrap();
+        assert_eq!(failure.failure_class, Class::RequestCanaryFailed);
+        assert_eq!(failure.error_message, "request canary validation failed");
+        let timing = failure.response_timing.unwrap().unwrap();
+        assert_eq!(timing.request_canary, failure.request_canary);
+        assert_eq!(timing.controlled_output, failure.controlled_output);
+        assert!(failure.request_canary.is_some() && failure.controlled_output.is_some());
+    }
+
+    #[test]
+    fn a_stream_that_is_not_valid_has_no_observations() {
+        let mut row = observed(false, false);
+        row.finish_reasons.clear();
+        row.at.terminal = None;
+        let failure = Failure::of(&row).unwrap();
+        assert_eq!(failure.failure_class, Class::StreamValidationFailed);
+        assert_eq!((failure.request_canary, failure.controlled_output), (None, None));
+        assert_eq!(failure.response_timing.unwrap().unwrap().request_canary, None);
+    }
+
+    #[test]
+    fn elapsed_time_runs_from_due_and_only_counts_that_were_sent_stand_in_usage() {
+        let mut row = ended(Outcome::TimeoutTotal);
+        row.due = Nanos::from_millis(-4);
+        assert_eq!(Failure::of(&row).unwrap().elapsed_ms, Some(Some(136.0)));
+        let mut row = observed(false, true);
+        row.usage = Usage { prompt_tokens: Some(7), ..Usage::default() };
+        let metadata = Failure::of(&row).unwrap().response_metadata.unwrap();
+        assert_eq!(serde_json::to_value(metadata.usage).unwrap(), serde_json::json!({"prompt_tokens": 7}));
+        assert_eq!(metadata.output_token_source, "content_chunks");
     }
 }

@@ -9,7 +9,7 @@
 //! * `sampling` tells what was really sent: without `--compat anvil` and without `--temperature` no temperature is
 //!   sent, and then `sent` is false and `effective_request` null (the reference always sends one);
 //! * failures ([`failure`]): our outcomes in the words of the reference, one table;
-//! * requests that the run's own end cut, which the reference does not know, are failures.
+//! * requests that the run's own end cut or never let begin, which the reference does not know, are failures.
 //!
 //! Everything the format has no room for is in `run.json` and `requests.jsonl`. Writing files is not here.
 

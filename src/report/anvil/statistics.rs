@@ -189,3 +189,135 @@ fn length_f64(n: usize) -> f64 {
 fn float(n: u64) -> f64 {
     n as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::row;
+    use crate::report::anvil::timing::{CONTENT_CHUNKS, ControlledOutput, Policy};
+    use serde_json::json;
+
+    fn timings() -> Vec<Timing> {
+        // e2e 130, 131, …, 134 ms.
+        let mut rows: Vec<Timing> = (0..5).map(|i| Timing::of(&row(i)).unwrap()).collect();
+        for (row, e2e_ms) in rows.iter_mut().zip([132.0, 130.0, 134.0, 131.0, 133.0]) {
+            row.e2e_ms = e2e_ms;
+        }
+        rows
+    }
+
+    fn of(rows: &[Timing], performance_eligible: bool, hits: &[f64]) -> BTreeMap<String, Value> {
+        metrics(&Population { rows, performance_eligible, wall_clock_ms: 500.0, prefix_cache_hits: hits })
+    }
+
+    #[test]
+    fn a_hand_worked_family() {
+        let m = of(&timings(), true, &[]);
+        assert_eq!(m.len(), 159);
+        let stddev = 2.5_f64.sqrt();
+        let half = 1.96 * stddev / 5_f64.sqrt();
+        for (key, want) in [
+            ("e2e_samples", json!(5)),
+            ("e2e_mean_ms", json!(132.0)),
+            ("e2e_stddev_ms", json!(stddev)),
+            ("e2e_mean_ci95_low_ms", json!(132.0 - half)),
+            ("e2e_mean_ci95_high_ms", json!(132.0 + half)),
+            ("e2e_min_ms", json!(130.0)),
+            ("e2e_p25_ms", json!(131.0)),
+            ("e2e_p50_ms", json!(132.0)),
+            ("e2e_p75_ms", json!(133.0)),
+            ("e2e_p90_ms", json!(134.0)),
+            ("e2e_p99_ms", json!(134.0)),
+            ("e2e_max_ms", json!(134.0)),
+            ("prompt_tokens_p50", json!(100.0)),
+            ("prompt_tokens", json!(500)),
+            ("prompt_token_samples", json!(5)),
+            ("output_tokens", json!(55)),
+            ("throughput_tok_s", json!(110.0)),
+            ("content_chunks", json!(20)),
+            ("content_chunks_s", json!(null)),
+            ("reasoning_chunks", json!(10)),
+            ("output_token_sources", json!({"usage": 5})),
+            ("controlled_output_samples", json!(0)),
+            ("controlled_output_exact_adherence_rate", json!(null)),
+            ("prefix_cache_hit_avg", json!(null)),
+        ] {
+            assert_eq!(m[key], want, "{key}");
+        }
+    }
+
+    #[test]
+    fn no_rows_and_one_row() {
+        let none = of(&[], true, &[]);
+        assert_eq!(none.len(), 159);
+        assert_eq!(none["e2e_samples"], 0);
+        for statistic in ["mean", "stddev", "mean_ci95_low", "mean_ci95_high", "min", "max", "p25", "p99"] {
+            assert_eq!(none[&format!("e2e_{statistic}_ms")], Value::Null, "{statistic}");
+        }
+        assert_eq!((&none["output_tokens"], &none["prompt_tokens"]), (&json!(0), &Value::Null));
+        assert_eq!(none["output_token_sources"], json!({}));
+        let one = of(&timings()[..1], true, &[]);
+        assert_eq!(one["e2e_stddev_ms"], json!(0.0), "and not null as in our own document");
+        assert_eq!(one["e2e_mean_ci95_low_ms"], json!(132.0));
+    }
+
+    #[test]
+    fn throughput_is_withheld_when_a_request_failed() {
+        let m = of(&timings(), false, &[]);
+        assert_eq!(m["throughput_tok_s"], Value::Null);
+        assert_eq!(m["throughput_performance_eligible"], false);
+        assert_eq!(m["output_tokens"], 55);
+    }
+
+    #[test]
+    fn one_row_without_usage_gives_chunks_instead_of_tokens() {
+        let mut rows = timings();
+        rows[1].output_token_source = CONTENT_CHUNKS.into();
+        rows[1].output_tokens = None;
+        let m = of(&rows, true, &[]);
+        assert_eq!((&m["output_tokens"], &m["throughput_tok_s"]), (&Value::Null, &Value::Null));
+        assert_eq!(m["content_chunks_s"], json!(40.0));
+        assert_eq!(m["output_token_sources"], json!({"content_chunks": 1, "usage": 4}));
+    }
+
+    #[test]
+    fn adherence_counts_only_what_could_be_seen() {
+        let mut rows = timings();
+        for (row, exact_adherence) in rows.iter_mut().zip([Some(true), Some(false), None, Some(true)]) {
+            row.controlled_output = Some(ControlledOutput {
+                capture_complete: exact_adherence.is_some(),
+                exact_adherence,
+                observed_code_words: 1,
+                observed_extra_words: 0,
+                passed: true,
+                policy: Policy::Observe,
+                requested_words: 1,
+            });
+        }
+        let m = of(&rows, true, &[]);
+        assert_eq!(m["controlled_output_samples"], 4);
+        assert_eq!(m["controlled_output_exact_adherence"], 2);
+        assert_eq!(m["controlled_output_unobservable"], 1);
+        assert_eq!(m["controlled_output_exact_adherence_rate"], json!(2.0 / 3.0));
+    }
+
+    #[test]
+    fn the_cache_share_is_an_unweighted_mean_rounded_once() {
+        // 2943 of 2969 three times: rounding the sum before the division gives …826.
+        let share = 2943.0 / 2969.0;
+        assert_eq!(of(&timings(), true, &[share; 3])["prefix_cache_hit_avg"], json!(0.991_242_842_707_982_5));
+        assert_eq!(of(&timings(), true, &[0.0])["prefix_cache_hit_avg"], json!(0.0));
+    }
+
+    #[test]
+    fn a_wall_time_of_nothing_has_no_rates() {
+        let m = metrics(&Population {
+            rows: &timings(),
+            performance_eligible: true,
+            wall_clock_ms: 0.0,
+            prefix_cache_hits: &[],
+        });
+        assert_eq!(m["throughput_tok_s"], Value::Null);
+        assert_eq!(m["throughput_performance_eligible"], false);
+    }
+}

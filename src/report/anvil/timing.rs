@@ -252,3 +252,87 @@ pub(super) const fn token_source(row: &RequestRow) -> &'static str {
 fn float(n: u64) -> f64 {
     n as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::row;
+
+    #[test]
+    fn a_hand_worked_row() {
+        // Sent at 1 ms, reasoning 20, content 30, [DONE] 131; 100 prompt and 11 output tokens.
+        let timing = Timing::of(&row(5)).unwrap();
+        assert_eq!(timing.time_to_first_output_ms, Some(19.0));
+        assert_eq!((timing.ttft_ms, timing.e2e_ms), (29.0, 130.0));
+        assert_eq!((timing.generation_ms, timing.visible_generation_ms), (111.0, Some(101.0)));
+        assert_eq!(timing.effective_prefill_tok_s, Some(100.0 / 0.019));
+        assert_eq!(timing.decode_tok_s, Some(10.0 / 0.111));
+        assert_eq!(timing.tpot_ms, Some(11.1));
+        assert_eq!(timing.mean_inter_token_latency_ms, timing.tpot_ms);
+        assert_eq!(timing.mean_time_per_output_token_ms, timing.tpot_ms);
+        assert_eq!((timing.content_chunks, timing.reasoning_chunks), (4, 2));
+        assert_eq!((timing.prompt_tokens, timing.output_tokens), (Some(100), Some(11)));
+        assert_eq!(timing.output_token_source, USAGE);
+        assert_eq!((timing.request_index, timing.planned_context_tokens), (5, Some(512)));
+        assert_eq!((timing.request_canary, timing.controlled_output), (None, None));
+    }
+
+    #[test]
+    fn only_reasoning_and_visible_content_are_first_output() {
+        let mut row = row(0);
+        row.at.first_reasoning = None;
+        row.at.first_tool_call = Some(Nanos::from_millis(15));
+        row.at.first_output = row.at.first_tool_call;
+        let timing = Timing::of(&row).unwrap();
+        assert_eq!(
+            timing.time_to_first_output_ms,
+            Some(29.0),
+            "equal to the time to first token: one stamp per event"
+        );
+        // Reasoning after content does not move the first output.
+        row.at.first_reasoning = Some(Nanos::from_millis(40));
+        assert_eq!(Timing::of(&row).unwrap().time_to_first_output_ms, Some(29.0));
+    }
+
+    #[test]
+    fn the_end_is_done_or_the_end_of_the_body() {
+        let mut row = row(0);
+        row.at.terminal = None;
+        assert_eq!(Timing::of(&row).map(|timing| timing.e2e_ms), Some(131.0));
+        row.at.end = None;
+        assert_eq!(Timing::of(&row), None);
+    }
+
+    #[test]
+    fn rows_out_of_order_and_rows_without_content_are_dropped() {
+        let changes: [fn(&mut RequestRow); 5] = [
+            |row| row.at.first_content = None,
+            |row| row.at.terminal = Some(Nanos::from_millis(29)),
+            |row| row.at.first_reasoning = Some(Nanos(0)),
+            |row| row.send_start = Some(Nanos::from_millis(31)),
+            |row| row.send_start = None,
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut row = row(0);
+            change(&mut row);
+            assert_eq!(Timing::of(&row), None, "{i}");
+        }
+    }
+
+    #[test]
+    fn null_rules_of_the_derived_fields() {
+        for (output, has_rate) in [(None, false), (Some(0), false), (Some(1), false), (Some(2), true)] {
+            let derived = Derived::of(10.0, 10.0, 20.0, None, output);
+            assert_eq!(
+                (derived.decode_tok_s.is_some(), derived.tpot_ms.is_some()),
+                (has_rate, has_rate),
+                "{output:?}"
+            );
+            assert_eq!(derived.effective_prefill_tok_s, None);
+        }
+        // Nothing was generated after the first output, or it came at once.
+        assert_eq!(Derived::of(20.0, 20.0, 20.0, Some(5), Some(9)).decode_tok_s, None);
+        assert_eq!(Derived::of(0.0, 0.0, 20.0, Some(5), Some(9)).effective_prefill_tok_s, None);
+        assert_eq!(Derived::of(10.0, 10.0, 20.0, Some(0), Some(9)).effective_prefill_tok_s, Some(0.0));
+    }
+}
