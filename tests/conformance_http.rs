@@ -159,7 +159,8 @@ fn judge_reading(expected: &Value, reading: &Reading) -> Result<(), String> {
         return Err(format!("not complete: {:?}", reading.end));
     };
     let encode = |bytes: &[u8]| Value::from(STANDARD.encode(bytes));
-    let pairs = |pairs: &Pairs| pairs.iter().map(|(n, v)| serde_json::json!([latin1(n), latin1(v)])).collect();
+    let pairs =
+        |pairs: &Pairs| pairs.iter().map(|(n, v)| serde_json::json!([latin1(n), latin1(v)])).collect();
     same("status", &head.status.into(), &expected["status"])?;
     same("version", &head.version.clone().into(), &expected["version"])?;
     same("reason", &latin1(&head.reason).into(), &expected["reason"])?;

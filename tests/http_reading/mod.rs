@@ -48,7 +48,13 @@ impl Reading {
 }
 
 /// The decoder's account of `input`, cut at `cuts` (ascending positions), with or without the peer's close behind.
-pub(crate) fn read(decoder: &mut ResponseDecoder, method: Method, input: &[u8], cuts: &[usize], eof: bool) -> Reading {
+pub(crate) fn read(
+    decoder: &mut ResponseDecoder,
+    method: Method,
+    input: &[u8],
+    cuts: &[usize],
+    eof: bool,
+) -> Reading {
     let mut reading = Reading {
         interim: Vec::new(),
         head: None,

@@ -26,7 +26,7 @@ enum State {
 pub(super) struct Body {
     state: State,
     chunks: ChunkReader,
-    trailers: FieldSection,
+    pub(super) trailers: FieldSection,
     last_chunk_seen: bool,
 }
 

@@ -179,8 +179,11 @@ impl FieldSection {
         for header in response.headers.iter() {
             let name = span_within(&self.raw, header.name.as_bytes());
             let folded = memchr(b'\n', header.value).is_some();
-            let value =
-                if folded { unfold(header.value, &mut self.unfolded) } else { span_within(&self.raw, header.value) };
+            let value = if folded {
+                unfold(header.value, &mut self.unfolded)
+            } else {
+                span_within(&self.raw, header.value)
+            };
             self.fields.push(Field { name, value, folded });
         }
         Ok(())
@@ -213,6 +216,12 @@ impl FieldSection {
     pub(super) fn offset_of_value(&self, index: usize) -> Option<u64> {
         let field = self.fields.get(index)?;
         if field.folded { None } else { self.offset_of(field.value.start) }
+    }
+
+    /// How much room the buffers have.
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> [usize; 3] {
+        [self.raw.capacity(), self.unfolded.capacity(), self.fields.capacity()]
     }
 
     fn name(&self, field: &Field) -> &[u8] {

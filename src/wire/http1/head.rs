@@ -35,7 +35,7 @@ pub struct Version {
 /// [`ResponseDecoder::head`](super::ResponseDecoder::head).
 #[derive(Debug, Clone)]
 pub struct Head {
-    section: FieldSection,
+    pub(super) section: FieldSection,
     progress: Progress,
     minor_version: u8,
     status: u16,
@@ -323,11 +323,7 @@ impl Known {
             11 if is("retry-after") => _ = self.retry_after.get_or_insert(i),
             12 if is("content-type") => _ = self.content_type.get_or_insert(i),
             14 if is("content-length") => facts.add_content_length(i, value),
-            16 if is("content-encoding") => {
-                if list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-                    self.content_encoding.get_or_insert(i);
-                }
-            }
+            16 if is("content-encoding") && is_coded(value) => _ = self.content_encoding.get_or_insert(i),
             17 if is("transfer-encoding") => facts.add_transfer_encoding(i, value),
             _ => {}
         }
@@ -341,13 +337,21 @@ impl Known {
     }
 }
 
+/// Whether a `Content-Encoding` names a coding that changes the body.
+fn is_coded(value: &[u8]) -> bool {
+    list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
+}
+
 /// `timeout=N` among the parameters of `Keep-Alive`, in seconds; absurdly large ones are cut to a year.
 fn read_timeout_s(value: &[u8]) -> Option<i64> {
     const YEAR_S: i64 = 366 * 24 * 3600;
     list_members(value).find_map(|parameter| {
         let (name, number) = parameter.split_at_checked("timeout".len())?;
         let number = trim(trim(number).strip_prefix(b"=")?);
-        if !name.eq_ignore_ascii_case(b"timeout") || number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
+        if !name.eq_ignore_ascii_case(b"timeout")
+            || number.is_empty()
+            || !number.iter().all(u8::is_ascii_digit)
+        {
             return None;
         }
         let text = str::from_utf8(number).ok()?;

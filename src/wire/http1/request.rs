@@ -191,7 +191,12 @@ impl RequestTemplate {
     ///
     /// # Errors
     /// [`RequestError::BadValue`] when the id holds a control character; nothing is appended then.
-    pub fn write_rest(&self, request_id: &str, body_bytes: u64, out: &mut Vec<u8>) -> Result<(), RequestError> {
+    pub fn write_rest(
+        &self,
+        request_id: &str,
+        body_bytes: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RequestError> {
         if self.request_ids {
             check_value("X-Request-Id", request_id)?;
             put_field(out, "X-Request-Id", request_id.as_bytes());
@@ -259,7 +264,9 @@ fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(RequestError::BadName(name.to_owned()));
     }
-    if name.eq_ignore_ascii_case("host") && (trim(value.as_bytes()).is_empty() || !value.bytes().all(is_host_byte)) {
+    if name.eq_ignore_ascii_case("host")
+        && (trim(value.as_bytes()).is_empty() || !value.bytes().all(is_host_byte))
+    {
         return Err(RequestError::BadHost);
     }
     check_value(name, value)
@@ -274,8 +281,24 @@ const fn is_host_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric()
         || matches!(
             b,
-            b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';'
-                | b'=' | b':' | b'[' | b']'
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'%'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'['
+                | b']'
         )
 }
 
@@ -330,8 +353,12 @@ mod tests {
         let mut slots = [httparse::EMPTY_HEADER; 16];
         let mut request = httparse::Request::new(&mut slots);
         let head = request.parse(&bytes).unwrap().unwrap();
-        assert_eq!((request.method, request.path, request.version), (Some("POST"), Some(PARTS.target), Some(1)));
-        let fields: Vec<_> = request.headers.iter().map(|h| (h.name, str::from_utf8(h.value).unwrap())).collect();
+        assert_eq!(
+            (request.method, request.path, request.version),
+            (Some("POST"), Some(PARTS.target), Some(1))
+        );
+        let fields: Vec<_> =
+            request.headers.iter().map(|h| (h.name, str::from_utf8(h.value).unwrap())).collect();
         assert_eq!(
             fields,
             [
