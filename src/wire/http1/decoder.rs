@@ -128,6 +128,17 @@ impl ResponseDecoder {
     /// The first broken rule or limit; the response is given up, and every later call returns the same error.
     #[inline]
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, HttpError> {
+        if self.state == State::Body
+            && let Some((consumed, data)) = self.body.read_short(input)
+        {
+            self.offset += consumed as u64;
+            return Ok(Decoded { consumed, part: Part::Data(data) });
+        }
+        self.decode_rest(input)
+    }
+
+    /// Everything but the short path.
+    fn decode_rest<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, HttpError> {
         let step = match self.state {
             State::Body => self.body.read(input, self.offset, &mut self.anomalies),
             State::Head => self.decode_head(input),
