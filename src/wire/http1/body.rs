@@ -155,7 +155,7 @@ impl Body {
                     return Err(Fault { error: HttpError::Limit(SizeLimit::TrailerBytes), offset });
                 }
                 Line::From(start) => {
-                    let (text, crlf) = strip_line_end(self.trailers.from(start));
+                    let (text, crlf) = strip_line_end(self.trailers.since(start));
                     if !crlf {
                         anomalies.insert(Anomaly::BareLfTrailer);
                     }

@@ -114,7 +114,7 @@ impl ChunkReader {
                 return Ok((at + consumed, Step::Data(data)));
             }
             self.phase = match self.phase {
-                // The short path takes data wherever there is some.
+                // Unreachable: the short path takes data wherever there is a byte of it.
                 Phase::Data => break,
                 Phase::DataCr => match b {
                     b'\r' => Phase::DataLf,
@@ -217,7 +217,10 @@ fn whole_size_line(input: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// The value of each hex digit; [`NO_DIGIT`] for every other byte.
-#[expect(clippy::indexing_slicing, reason = "evaluated while compiling, where an index out of range is an error")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated while compiling, where an index out of range is an error"
+)]
 static HEX_DIGITS: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut value = 0u8;

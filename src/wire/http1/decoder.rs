@@ -25,7 +25,8 @@ pub struct Decoded<'i> {
 pub enum Part<'i> {
     /// The input is used up and the response goes on.
     NeedMore,
-    /// An interim response (1xx) was skipped; the final one is still to come.
+    /// An interim response (1xx) was skipped; the final one is still to come. Its first byte is the next one: what
+    /// was stamped as the answer's first byte so far belonged to the interim response.
     Interim(u16),
     /// The head of the final response is complete: [`ResponseDecoder::head`].
     Head,

@@ -114,13 +114,13 @@ impl FieldSection {
     }
 
     /// The bytes from a position on: a line, when it was the last one taken.
-    pub(super) fn from(&self, start: usize) -> &[u8] {
+    pub(super) fn since(&self, start: usize) -> &[u8] {
         self.raw.get(start..).unwrap_or_default()
     }
 
     /// What there is of the unfinished line.
     pub(super) fn unfinished(&self) -> &[u8] {
-        self.from(self.line_start)
+        self.since(self.line_start)
     }
 
     /// Declares that the field lines begin behind the last taken line.

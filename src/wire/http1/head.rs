@@ -250,7 +250,7 @@ impl Head {
 
     /// Looks at a complete line; whether it ends the head.
     fn read_line(&mut self, start: usize, anomalies: &mut Anomalies) -> Result<bool, Fault> {
-        let line = self.section.from(start);
+        let line = self.section.since(start);
         let (text, crlf) = strip_line_end(line);
         let first = self.section.is_first(start);
         if self.progress == Progress::Fields {
