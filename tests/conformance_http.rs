@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hammerscale::wire::http1::{Category, Method, ResponseDecoder};
+use hammerscale::wire::http1::{Category, Framing, HttpError, Method, ResponseDecoder};
 use http_reading::{End, Pairs, Reading, bytewise, read};
 use serde_json::Value;
 
@@ -129,6 +129,55 @@ fn every_category_of_the_suite_is_met() {
         .map(|error| error.category())
         .collect();
     assert_eq!(met, expected);
+}
+
+#[test]
+fn recorded_answers_of_real_servers_are_read_whole() {
+    // Each file holds one or more raw answers, between the lines that say what was asked and how it ended.
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/engines");
+    let mut decoder = ResponseDecoder::new();
+    let mut answers = 0;
+    let mut incomplete = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read(&path).unwrap();
+        let starts: Vec<_> = memchr::memmem::find_iter(&text, b"HTTP/1.1 ")
+            .filter(|&at| at == 0 || text[at - 1] == b'\n')
+            .chain([text.len()])
+            .collect();
+        for between in starts.windows(2) {
+            let input = &text[between[0]..between[1]];
+            let report = memchr::memmem::find(input, b"curl: (18)").unwrap_or(input.len());
+            let input = &input[..report];
+            let whole = read(&mut decoder, Method::Post, input, &[], false);
+            assert_eq!(read(&mut decoder, Method::Post, input, &bytewise(input), false), whole, "{name}");
+            answers += 1;
+            if whole.end != End::Complete {
+                let error = read(&mut decoder, Method::Post, input, &[], true).error().unwrap();
+                incomplete.push((name.clone(), error));
+                continue;
+            }
+            assert_eq!(whole.reusable, whole.keep_alive, "{name}");
+            // In plain bodies paths were shortened after the recording, so that their lengths do not tell.
+            if whole.head.unwrap().framing == Framing::Chunked {
+                let left = String::from_utf8_lossy(&whole.leftover);
+                let asks = left.trim_start();
+                assert!(asks.is_empty() || asks.starts_with("#####"), "{name}: {asks:?}");
+                let events = whole.body.ends_with(b"\n\n") && !whole.body.contains(&b'\r');
+                assert!(events, "{name}: no chunk line is left in the events");
+            }
+        }
+    }
+    assert_eq!(answers, 42);
+    incomplete.sort_by(|a, b| a.0.cmp(&b.0));
+    // The fault is the server's; of the metrics pages only the first lines were kept.
+    let expected = [
+        ("llmock-fault-disconnect.txt", HttpError::EofInChunkLine),
+        ("vllm.txt", HttpError::EofInBody),
+        ("xllamacpp.txt", HttpError::EofInBody),
+    ];
+    assert_eq!(incomplete, expected.map(|(name, error)| (name.to_owned(), error)));
 }
 
 /// Compares a reading with what the case expects.

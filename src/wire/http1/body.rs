@@ -26,7 +26,7 @@ enum State {
 pub(super) struct Body {
     state: State,
     chunks: ChunkReader,
-    trailers: FieldSection,
+    pub(super) trailers: FieldSection,
     last_chunk_seen: bool,
 }
 
@@ -51,8 +51,13 @@ impl Body {
         };
     }
 
-    /// Takes a prefix of the input, which begins at `offset` of the response.
+    /// The short path of a chunked body: see [`ChunkReader::read_short`].
     #[inline]
+    pub(super) fn read_short<'i>(&mut self, input: &'i [u8]) -> Option<(usize, &'i [u8])> {
+        if self.state == State::Chunks { self.chunks.read_short(input) } else { None }
+    }
+
+    /// Takes a prefix of the input, which begins at `offset` of the response.
     pub(super) fn read<'i>(
         &mut self,
         input: &'i [u8],
@@ -150,7 +155,7 @@ impl Body {
                     return Err(Fault { error: HttpError::Limit(SizeLimit::TrailerBytes), offset });
                 }
                 Line::From(start) => {
-                    let (text, crlf) = strip_line_end(self.trailers.from(start));
+                    let (text, crlf) = strip_line_end(self.trailers.since(start));
                     if !crlf {
                         anomalies.insert(Anomaly::BareLfTrailer);
                     }

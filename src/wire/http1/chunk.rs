@@ -73,69 +73,49 @@ pub(super) struct ChunkReader {
 }
 
 impl ChunkReader {
-    /// Takes a prefix of the input; returns how much and what it was.
+    /// The short path: a whole size line with data behind it, or more data of the current chunk. `None` leaves
+    /// everything as it was, for [`ChunkReader::read`].
     #[inline]
+    pub(super) fn read_short<'i>(&mut self, input: &'i [u8]) -> Option<(usize, &'i [u8])> {
+        let (left, start) = match self.phase {
+            Phase::Data => (self.left, 0),
+            Phase::Size => whole_size_line(input)?,
+            _ => return None,
+        };
+        let rest = input.get(start..)?;
+        let take = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+        let (data, behind) = rest.split_at_checked(take)?;
+        if data.is_empty() {
+            return None;
+        }
+        self.left = left - data.len() as u64;
+        let mut consumed = start + data.len();
+        self.phase = if self.left > 0 {
+            Phase::Data
+        } else if behind.starts_with(b"\r\n") {
+            consumed += 2;
+            Phase::Size
+        } else {
+            Phase::DataCr
+        };
+        Some((consumed, data))
+    }
+
+    /// Takes a prefix of the input; returns how much and what it was.
     pub(super) fn read<'i>(
         &mut self,
         input: &'i [u8],
         anomalies: &mut Anomalies,
     ) -> Result<(usize, Step<'i>), ChunkFault> {
-        if self.phase == Phase::Size
-            && let Some((size, line)) = whole_size_line(input)
-        {
-            if size == 0 {
-                return Ok((line, Step::Last));
-            }
-            self.left = size;
-            self.phase = Phase::Data;
-            return Ok(self.data(input, line));
-        }
-        if self.phase == Phase::Data {
-            return Ok(self.data(input, 0));
-        }
-        self.read_cut(input, anomalies)
-    }
-
-    /// Why a body that ends now is incomplete.
-    pub(super) fn eof(&self) -> HttpError {
-        match self.phase {
-            Phase::Size | Phase::Line(_) => HttpError::EofInChunkLine,
-            Phase::Data | Phase::DataCr | Phase::DataLf => HttpError::EofInChunk,
-        }
-    }
-
-    /// Hands out what `input` holds of the chunk from `start` on, and takes the CR LF behind it if that is there.
-    #[inline]
-    fn data<'i>(&mut self, input: &'i [u8], start: usize) -> (usize, Step<'i>) {
-        let rest = input.get(start..).unwrap_or_default();
-        let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
-        let (data, behind) = rest.split_at_checked(take).unwrap_or((rest, &[]));
-        if data.is_empty() {
-            return (input.len(), Step::NeedMore);
-        }
-        let mut consumed = start + data.len();
-        self.left -= data.len() as u64;
-        if self.left == 0 {
-            if behind.starts_with(b"\r\n") {
-                consumed += 2;
-                self.phase = Phase::Size;
-            } else {
-                self.phase = Phase::DataCr;
-            }
-        }
-        (consumed, Step::Data(data))
-    }
-
-    /// Byte by byte: lines that are cut or carry extensions, and line ends behind data that came apart from it.
-    #[inline(never)]
-    fn read_cut<'i>(
-        &mut self,
-        input: &'i [u8],
-        anomalies: &mut Anomalies,
-    ) -> Result<(usize, Step<'i>), ChunkFault> {
         for (at, &b) in input.iter().enumerate() {
+            if matches!(self.phase, Phase::Data | Phase::Size)
+                && let Some((consumed, data)) = self.read_short(input.get(at..).unwrap_or_default())
+            {
+                return Ok((at + consumed, Step::Data(data)));
+            }
             self.phase = match self.phase {
-                Phase::Data => return Ok(self.data(input, at)),
+                // Unreachable: the short path takes data wherever there is a byte of it.
+                Phase::Data => break,
                 Phase::DataCr => match b {
                     b'\r' => Phase::DataLf,
                     b'\n' => return Err((HttpError::BareLfChunkData, at)),
@@ -163,6 +143,14 @@ impl ChunkReader {
             };
         }
         Ok((input.len(), Step::NeedMore))
+    }
+
+    /// Why a body that ends now is incomplete.
+    pub(super) fn eof(&self) -> HttpError {
+        match self.phase {
+            Phase::Size | Phase::Line(_) => HttpError::EofInChunkLine,
+            Phase::Data | Phase::DataCr | Phase::DataLf => HttpError::EofInChunk,
+        }
     }
 
     /// One byte of a size line before its CR.
@@ -228,14 +216,27 @@ fn whole_size_line(input: &[u8]) -> Option<(u64, usize)> {
     (digits > 0 && input.get(digits..)?.starts_with(b"\r\n")).then_some((size, digits + 2))
 }
 
-#[inline]
-const fn hex_digit(b: u8) -> Option<u64> {
-    match b {
-        b'0'..=b'9' => Some((b - b'0') as u64),
-        b'a'..=b'f' => Some((b - b'a' + 10) as u64),
-        b'A'..=b'F' => Some((b - b'A' + 10) as u64),
-        _ => None,
+/// The value of each hex digit; [`NO_DIGIT`] for every other byte.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated while compiling, where an index out of range is an error"
+)]
+static HEX_DIGITS: [u8; 256] = {
+    let mut table = [NO_DIGIT; 256];
+    let mut value = 0u8;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        table[digit as usize] = value;
+        table[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
     }
+    table
+};
+const NO_DIGIT: u8 = 0xff;
+
+#[inline]
+fn hex_digit(b: u8) -> Option<u64> {
+    HEX_DIGITS.get(usize::from(b)).filter(|&&value| value != NO_DIGIT).map(|&value| u64::from(value))
 }
 
 /// Where a byte of the extensions leads (RFC 9112 7.1.1:

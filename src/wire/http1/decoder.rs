@@ -25,7 +25,8 @@ pub struct Decoded<'i> {
 pub enum Part<'i> {
     /// The input is used up and the response goes on.
     NeedMore,
-    /// An interim response (1xx) was skipped; the final one is still to come.
+    /// An interim response (1xx) was skipped; the final one is still to come. Its first byte is the next one: what
+    /// was stamped as the answer's first byte so far belonged to the interim response.
     Interim(u16),
     /// The head of the final response is complete: [`ResponseDecoder::head`].
     Head,
@@ -128,6 +129,17 @@ impl ResponseDecoder {
     /// The first broken rule or limit; the response is given up, and every later call returns the same error.
     #[inline]
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, HttpError> {
+        if self.state == State::Body
+            && let Some((consumed, data)) = self.body.read_short(input)
+        {
+            self.offset += consumed as u64;
+            return Ok(Decoded { consumed, part: Part::Data(data) });
+        }
+        self.decode_rest(input)
+    }
+
+    /// Everything but the short path.
+    fn decode_rest<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, HttpError> {
         let step = match self.state {
             State::Body => self.body.read(input, self.offset, &mut self.anomalies),
             State::Head => self.decode_head(input),
@@ -262,5 +274,124 @@ impl ResponseDecoder {
         self.state = State::Failed(fault.error);
         self.error_offset = fault.offset;
         fault.error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    /// Decodes all of the pieces; the bytes of the body.
+    fn drain<'i>(decoder: &mut ResponseDecoder, pieces: impl IntoIterator<Item = &'i [u8]>) -> Vec<u8> {
+        let mut body = Vec::new();
+        for piece in pieces {
+            let mut rest = piece;
+            loop {
+                let decoded = decoder.decode(rest).unwrap();
+                rest = &rest[decoded.consumed..];
+                match decoded.part {
+                    Part::NeedMore | Part::End => break,
+                    Part::Data(data) => body.extend_from_slice(data),
+                    Part::Head | Part::Interim(_) => {}
+                }
+            }
+        }
+        body
+    }
+
+    /// One field of that size, or as many short ones as a head may have.
+    fn fields(bytes: usize, many: bool) -> String {
+        let count = if many { 200 } else { 1 };
+        format!("X: {}\r\n", "v".repeat(bytes / count - 5)).repeat(count)
+    }
+
+    #[test]
+    fn heads_and_trailers_that_trickle_in_cost_linear_work() {
+        for many in [false, true] {
+            let work = |bytes: usize| {
+                let text = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields(bytes - 64, many));
+                let mut decoder = ResponseDecoder::new();
+                drain(&mut decoder, text.as_bytes().chunks(1));
+                assert!(decoder.head().is_some());
+                let head = decoder.head.section.work;
+                let text = format!("{CHUNKED}0\r\n{}\r\n", fields(bytes - 64, many));
+                decoder.start(Method::Get);
+                drain(&mut decoder, text.as_bytes().chunks(1));
+                assert!(decoder.is_complete());
+                (head, decoder.body.trailers.work)
+            };
+            let (small, large) = (work(16 * 1024), work(64 * 1024));
+            for (small, large, bytes) in [(small.0, large.0, 64 * 1024), (small.1, large.1, 64 * 1024)] {
+                assert!(large <= 2 * bytes, "each byte is looked at twice at most: {large}");
+                assert!(
+                    large * 10 < small * 41,
+                    "four times the bytes, four times the work: {small} {large}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_once_the_largest_response_has_been_seen() {
+        let text = format!("{}2\r\nok\r\n0\r\n{}\r\n", CHUNKED, "A: b\r\n c\r\n".repeat(20));
+        let small = "HTTP/1.1 200 OK\r\nServer: a\r\n b\r\nContent-Length: 2\r\n\r\nok";
+        let mut decoder = ResponseDecoder::new();
+        drain(&mut decoder, [text.as_bytes(), b""]);
+        let room = |decoder: &ResponseDecoder| {
+            (decoder.head.section.capacities(), decoder.body.trailers.capacities())
+        };
+        let before = room(&decoder);
+        for _ in 0..3 {
+            decoder.start(Method::Post);
+            assert_eq!(drain(&mut decoder, text.as_bytes().chunks(1)), b"ok");
+            assert_eq!(decoder.trailers().count(), 20);
+        }
+        assert_eq!(room(&decoder), before);
+        decoder.start(Method::Post);
+        assert_eq!(drain(&mut decoder, [small.as_bytes()]), b"ok");
+        assert_eq!(room(&decoder).1, before.1);
+    }
+
+    #[test]
+    fn body_data_is_a_part_of_the_input_and_takes_its_framing_along() {
+        let mut decoder = ResponseDecoder::new();
+        let input = format!("{CHUNKED}5\r\nhello\r\n6\r\n world\r\n0\r\n\r\nnext");
+        let mut rest = input.as_bytes();
+        let mut parts = Vec::new();
+        while let Ok(decoded) = decoder.decode(rest)
+            && parts.last() != Some(&Decoded { consumed: 5, part: Part::End })
+        {
+            if let Part::Data(data) = decoded.part {
+                assert!(rest.as_ptr_range().contains(&data.as_ptr()));
+            }
+            parts.push(decoded);
+            rest = &rest[decoded.consumed..];
+        }
+        let data = |consumed, text: &'static str| Decoded { consumed, part: Part::Data(text.as_bytes()) };
+        assert_eq!(
+            parts,
+            [
+                Decoded { consumed: CHUNKED.len(), part: Part::Head },
+                data(10, "hello"),
+                data(11, " world"),
+                Decoded { consumed: 5, part: Part::End },
+            ]
+        );
+        assert_eq!(rest, b"next");
+    }
+
+    #[test]
+    fn a_length_and_a_chunk_of_64_bits_do_not_overflow() {
+        for head in [
+            "Content-Length: 18446744073709551615\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+        ] {
+            let mut decoder = ResponseDecoder::new();
+            let text = format!("HTTP/1.1 200 OK\r\n{head}ab");
+            assert_eq!(drain(&mut decoder, [text.as_bytes(), b"cd"]), b"abcd");
+            assert!(decoder.eof().is_err());
+        }
     }
 }

@@ -182,6 +182,47 @@ pub enum Category {
 }
 
 impl HttpError {
+    /// Every error, in the order of declaration.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let before = [
+            Self::NotHttp,
+            Self::BadVersion,
+            Self::UnsupportedVersion,
+            Self::NoSpaceAfterVersion,
+            Self::BadStatusCode,
+            Self::ControlInReason,
+            Self::BareCrStatusLine,
+        ];
+        let between = [
+            Self::ContentLengthNotDigits,
+            Self::ContentLengthDiffers,
+            Self::ContentLengthOverflow,
+            Self::ChunkedTwice,
+            Self::ChunkedParameters,
+            Self::SwitchingProtocols,
+            Self::BadChunkSize,
+            Self::ChunkSizeOverflow,
+            Self::BareCrChunkLine,
+            Self::BareLfChunkLine,
+            Self::NoCrlfAfterChunkData,
+            Self::BareLfChunkData,
+        ];
+        let ends = [
+            Self::EofBeforeResponse,
+            Self::EofAfterInterim,
+            Self::EofInStatusLine,
+            Self::EofInHeader,
+            Self::EofInBody,
+            Self::EofInChunk,
+            Self::EofInChunkLine,
+            Self::EofInTrailer,
+        ];
+        let headers = FieldRule::ALL.into_iter().map(Self::Header);
+        let trailers = FieldRule::ALL.into_iter().map(Self::Trailer);
+        let limits = SizeLimit::ALL.into_iter().map(Self::Limit);
+        before.into_iter().chain(headers).chain(between).chain(trailers).chain(ends).chain(limits)
+    }
+
     /// The category of the case files.
     #[must_use]
     pub const fn category(self) -> Category {
@@ -276,6 +317,18 @@ impl HttpError {
 }
 
 impl FieldRule {
+    /// Every rule.
+    pub const ALL: [Self; 8] = [
+        Self::SpaceBeforeFirst,
+        Self::NoColon,
+        Self::EmptyName,
+        Self::SpaceBeforeColon,
+        Self::BadName,
+        Self::BareCr,
+        Self::NulInValue,
+        Self::ControlInValue,
+    ];
+
     const fn header_name(self) -> &'static str {
         match self {
             Self::SpaceBeforeFirst => "ws_before_first_header",
@@ -307,6 +360,17 @@ impl FieldRule {
 }
 
 impl SizeLimit {
+    /// Every limit.
+    pub const ALL: [Self; 7] = [
+        Self::HeadBytes,
+        Self::HeadFields,
+        Self::InterimResponses,
+        Self::ChunkSizeBytes,
+        Self::ChunkExtensionBytes,
+        Self::TrailerBytes,
+        Self::TrailerFields,
+    ];
+
     /// The name in documents.
     #[must_use]
     pub const fn name(self) -> &'static str {

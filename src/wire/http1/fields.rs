@@ -114,13 +114,13 @@ impl FieldSection {
     }
 
     /// The bytes from a position on: a line, when it was the last one taken.
-    pub(super) fn from(&self, start: usize) -> &[u8] {
+    pub(super) fn since(&self, start: usize) -> &[u8] {
         self.raw.get(start..).unwrap_or_default()
     }
 
     /// What there is of the unfinished line.
     pub(super) fn unfinished(&self) -> &[u8] {
-        self.from(self.line_start)
+        self.since(self.line_start)
     }
 
     /// Declares that the field lines begin behind the last taken line.
@@ -216,6 +216,12 @@ impl FieldSection {
     pub(super) fn offset_of_value(&self, index: usize) -> Option<u64> {
         let field = self.fields.get(index)?;
         if field.folded { None } else { self.offset_of(field.value.start) }
+    }
+
+    /// How much room the buffers have.
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> [usize; 3] {
+        [self.raw.capacity(), self.unfolded.capacity(), self.fields.capacity()]
     }
 
     fn name(&self, field: &Field) -> &[u8] {

@@ -147,7 +147,8 @@ impl Facts {
         }
         if !self.chunked_is_last {
             anomalies.insert(Anomaly::ChunkedNotLast);
-            return Ok(Verdict { framing: Framing::UntilEof, must_close: true, coded: true });
+            let coded = self.coded || self.chunked > 0;
+            return Ok(Verdict { framing: Framing::UntilEof, must_close: true, coded });
         }
         if self.other {
             anomalies.insert(Anomaly::OtherCodingBeforeChunked);
@@ -224,7 +225,9 @@ mod tests {
         assert!(!coded("chunked"));
         assert!(!coded("identity, chunked"));
         assert!(coded("gzip, chunked"));
-        assert!(coded("identity"), "the end of such a body is a guess");
+        assert!(!coded("identity"), "old servers say so of plain bodies");
+        assert!(coded("chunked, identity"), "chunk lines stay in the body");
+        assert!(coded("\"chunked\""));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Version {
 /// [`ResponseDecoder::head`](super::ResponseDecoder::head).
 #[derive(Debug, Clone)]
 pub struct Head {
-    section: FieldSection,
+    pub(super) section: FieldSection,
     progress: Progress,
     minor_version: u8,
     status: u16,
@@ -251,7 +251,7 @@ impl Head {
 
     /// Looks at a complete line; whether it ends the head.
     fn read_line(&mut self, start: usize, anomalies: &mut Anomalies) -> Result<bool, Fault> {
-        let line = self.section.from(start);
+        let line = self.section.since(start);
         let (text, crlf) = strip_line_end(line);
         let first = self.section.is_first(start);
         if self.progress == Progress::Fields {
@@ -324,11 +324,7 @@ impl Known {
             11 if is("retry-after") => _ = self.retry_after.get_or_insert(i),
             12 if is("content-type") => _ = self.content_type.get_or_insert(i),
             14 if is("content-length") => facts.add_content_length(i, value),
-            16 if is("content-encoding") => {
-                if list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-                    self.content_encoding.get_or_insert(i);
-                }
-            }
+            16 if is("content-encoding") && is_coded(value) => _ = self.content_encoding.get_or_insert(i),
             17 if is("transfer-encoding") => facts.add_transfer_encoding(i, value),
             _ => {}
         }
@@ -340,6 +336,11 @@ impl Known {
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
     }
+}
+
+/// Whether a `Content-Encoding` names a coding that changes the body.
+fn is_coded(value: &[u8]) -> bool {
+    list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// `timeout=N` among the parameters of `Keep-Alive`, in seconds; absurdly large ones are cut to a year.
