@@ -18,8 +18,9 @@ pub struct SteadyState {
     pub span: Window,
     /// Share of the span with at least as many requests in flight as asked.
     pub held_share: f64,
-    /// Rates over the span, without a peak. A request counts where its stream ended; output tokens count for the part
-    /// of the way from first to last output that lies in the span, prompt tokens where the first output came.
+    /// Rates over the span, without a peak. A request and its prompt tokens count for the part of its life (send start
+    /// to end of stream) that lies in the span, output tokens for the part of the way from first to last output.
+    /// Counting ends instead would depend on where between two generations of requests the span begins and ends.
     pub rates: RunRates,
 }
 
@@ -30,18 +31,17 @@ impl SteadyState {
         let (span, held) = held_span(rows, asked)?;
         let seconds = span.seconds()?;
         let in_flight = RunRates::of(rows, span, &TokenTimeline::new(Window { end: span.start, ..span }));
-        let ended = |row: &&RequestRow| formula::stream_end(row).is_some_and(|end| within(end, span));
         let measured = || rows.iter().filter(|row| row.phase != Phase::Warmup);
-        let output = tokens(rows, |row| output_within(row, span));
-        let prompt = tokens(rows, |row| prompt_within(row, span));
+        let lives = |row: &RequestRow| life_within(row, span).unwrap_or(0.0);
+        let ok: f64 = measured().filter(|row| formula::counts(row)).map(lives).sum();
+        let output = tokens(rows, |row| Some(float(row.output_tokens?) * output_within(row, span)?));
+        let prompt = tokens(rows, |row| Some(float(row.usage.prompt_tokens?) * life_within(row, span)?));
         Some(Self {
             span,
             held_share: held.as_secs_f64() / seconds,
             rates: RunRates {
-                request_rate: Some(
-                    count(measured().filter(|row| formula::counts(row)).filter(ended)) / seconds,
-                ),
-                attempt_rate: Some(count(measured().filter(ended)) / seconds),
+                request_rate: Some(ok / seconds),
+                attempt_rate: Some(measured().map(lives).sum::<f64>() / seconds),
                 output_tok_s: output.map(|n| n / seconds),
                 total_tok_s: output.zip(prompt).map(|(o, p)| (o + p) / seconds),
                 peak_output_tok_s: None,
@@ -91,28 +91,26 @@ fn tokens(rows: &[RequestRow], of: impl Fn(&RequestRow) -> Option<f64>) -> Optio
         .sum()
 }
 
+/// Part of the way from first to last output that lies in the span; all or nothing of an instant. 0 without output.
 fn output_within(row: &RequestRow, span: Window) -> Option<f64> {
-    let tokens = float(row.output_tokens?);
-    let (Some(first), Some(last)) = (row.at.first_output, row.at.last_output) else { return Some(0.0) };
-    if first >= last {
-        return Some(if within(last, span) { tokens } else { 0.0 });
+    row.at
+        .first_output
+        .zip(row.at.last_output)
+        .map_or(Some(0.0), |(first, last)| part_within(first, last, span))
+}
+
+/// Part of a request's life that lies in the span; `None` for a request that was never sent.
+fn life_within(row: &RequestRow, span: Window) -> Option<f64> {
+    part_within(row.send_start?, formula::stream_end(row)?, span)
+}
+
+fn part_within(start: Nanos, end: Nanos, span: Window) -> Option<f64> {
+    if start >= end {
+        // An instant belongs to the span that it ends, so that what ends the span counts.
+        return Some(f64::from(u8::from(span.start < end && end <= span.end)));
     }
-    let inside = last.min(span.end).since(first.max(span.start))?.max(Nanos(0));
-    Some(tokens * inside.as_secs_f64() / last.since(first)?.as_secs_f64())
-}
-
-fn prompt_within(row: &RequestRow, span: Window) -> Option<f64> {
-    let tokens = float(row.usage.prompt_tokens?);
-    Some(if row.at.first_output.is_some_and(|at| within(at, span)) { tokens } else { 0.0 })
-}
-
-/// An instant belongs to the span that it ends, so that the end of the request that ends the span counts.
-fn within(at: Nanos, span: Window) -> bool {
-    span.start < at && at <= span.end
-}
-
-fn count<'a>(rows: impl Iterator<Item = &'a RequestRow>) -> f64 {
-    rows.fold(0.0, |n, _| n + 1.0)
+    let inside = end.min(span.end).since(start.max(span.start))?.max(Nanos(0));
+    Some(inside.as_secs_f64() / end.since(start)?.as_secs_f64())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
@@ -148,12 +146,11 @@ mod tests {
         assert_eq!(steady.span, Window { start: Nanos(S), end: Nanos(9 * S) });
         assert_eq!(steady.held_share, 7.0 / 8.0);
         let rates = steady.rates;
-        // Ended at 4, 6 and 9; the fourth one ended after the span.
-        assert_eq!((rates.request_rate, rates.attempt_rate), (Some(3.0 / 8.0), Some(3.0 / 8.0)));
-        // All of the first three, and two of three seconds of the fourth.
+        // Three of four seconds of the first, all of the second and third, three of four of the fourth.
+        assert_eq!((rates.request_rate, rates.attempt_rate), (Some(3.5 / 8.0), Some(3.5 / 8.0)));
+        // Output: all of the first three, and two of three seconds of the fourth.
         assert_eq!(rates.output_tok_s, Some(120.0 / 8.0));
-        // The first one's first output came at 1, the instant at which the span begins: before it.
-        assert_eq!(rates.total_tok_s, Some(420.0 / 8.0));
+        assert_eq!(rates.total_tok_s, Some((120.0 + 350.0) / 8.0));
         assert_eq!(rates.concurrency_mean, Some((3.0 + 5.0 + 4.0 + 3.0) / 8.0));
         assert_eq!(rates.concurrency_max, Some(2.0));
         assert_eq!(rates.peak_output_tok_s, None);
@@ -175,7 +172,24 @@ mod tests {
         let steady = SteadyState::of(&rows, 3).unwrap();
         assert_eq!(steady.span, Window { start: Nanos(2 * S), end: Nanos(7 * S) });
         assert_eq!(steady.held_share, 1.0);
-        assert_eq!(steady.rates.request_rate, Some(1.0 / 5.0));
+        let parts = 5.0 / 9.0 + 5.0 / 7.0 + 1.0;
+        assert_eq!(steady.rates.request_rate, Some(parts / 5.0));
+    }
+
+    #[test]
+    fn the_steady_rate_is_the_one_of_littles_law_wherever_generations_end() {
+        // Five slots, each request takes 2 s, eight generations, slots shifted against each other by 0.1 s.
+        let rows: Vec<_> = (0..40)
+            .map(|i| {
+                let mut row = row(i);
+                let start = i64::try_from(i % 5).unwrap() * S / 10 + i64::try_from(i / 5).unwrap() * 2 * S;
+                (row.send_start, row.at.terminal) = (Some(Nanos(start)), Some(Nanos(start + 2 * S)));
+                row.at.end = row.at.terminal;
+                row
+            })
+            .collect();
+        let rate = SteadyState::of(&rows, 5).unwrap().rates.request_rate.unwrap();
+        assert!((rate - 5.0 / 2.0).abs() < 1e-9, "{rate}");
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub struct PromptSpec {
     pub response_words: u64,
     /// Every prompt different from the first byte on.
     pub unique: bool,
+    /// Every request sends the prompt of request 0.
+    pub same: bool,
     /// Estimated tokens of the shared prefix (0 in unique mode).
     pub shared_prefix_tokens: u64,
     /// Ask for a marker at the start of every answer and check it.

@@ -1,0 +1,235 @@
+//! `run.json`: everything that was measured, on what, with what, and how good the instrument was.
+//!
+//! These types are the contract: serialized forms stand apart from the types the program computes with, keys keep their
+//! order, and what is missing is `null` or absent, never 0. Numbers are finite. Blocks of later versions (objectives,
+//! peers' metric names, server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
+//! formulas are in `metrics`, the verdict in [`crate::report::validity`], the warnings in [`crate::report::warnings`].
+
+pub mod instrument;
+pub mod measured;
+pub mod metric;
+pub mod provenance;
+pub mod spec;
+
+use serde::{Deserialize, Serialize};
+
+use self::instrument::InstrumentDoc;
+use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
+use self::metric::MetricDoc;
+use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
+use self::spec::SpecDoc;
+use crate::aggregate::summary::Summary;
+use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::record::RunId;
+use crate::report::host::{Host, Tool};
+use crate::report::ordered::OrderedMap;
+use crate::report::validity::{self, InstrumentFacts};
+use crate::report::warnings::{self, Warning};
+use crate::units::{Nanos, UnixNanos, calendar};
+
+/// Name and version of the document, `hammerscale.run/MAJOR.MINOR`. A minor version only adds keys; readers ignore keys
+/// they do not know.
+///
+/// * 1.0: the first one.
+pub const SCHEMA: &str = "hammerscale.run/1.0";
+
+/// How the load is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loop {
+    /// A slot starts its next request when its last one has ended.
+    Closed,
+    /// Requests start when the schedule says so.
+    Open,
+}
+
+/// What the plan says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanFacts {
+    /// How the load is driven.
+    pub driven: Loop,
+    /// Digest of everything that is decided before the first packet.
+    pub digest: String,
+    /// The arrival process.
+    pub arrivals: String,
+    /// Where prompts come from.
+    pub prompt_source: String,
+    /// Different prompts among the measured requests.
+    pub distinct_prompts: u64,
+    /// Measured requests whose prompt was sent before, warm-up included.
+    pub repeats: u64,
+}
+
+/// Everything a document is made from.
+#[derive(Debug, Clone)]
+pub struct RunFacts<'a> {
+    /// The run's name.
+    pub run_id: &'a RunId,
+    /// The zero of all stamps on CLOCK_REALTIME.
+    pub started_unix: UnixNanos,
+    /// The same instant on CLOCK_MONOTONIC.
+    pub started_monotonic: Nanos,
+    /// When the last request had ended.
+    pub finished_unix: UnixNanos,
+    /// The run was cut short by its operator.
+    pub interrupted: bool,
+    /// The program.
+    pub tool: Tool,
+    /// The machine.
+    pub host: &'a Host,
+    /// What was asked for.
+    pub spec: &'a RunSpec,
+    /// What was found out about the target.
+    pub target: &'a ResolvedTarget,
+    /// What was planned.
+    pub plan: &'a PlanFacts,
+    /// What was measured.
+    pub summary: &'a Summary,
+    /// What is known about the instrument.
+    pub instrument: &'a InstrumentFacts,
+    /// Valid requests by the reference's own rules; `None` when no reference artifact was made.
+    pub reference_ok: Option<u64>,
+}
+
+/// The document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunDocument {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The run's name.
+    pub run_id: String,
+    /// CLOCK_REALTIME at the zero of all stamps: a string, because it is beyond what a double holds.
+    pub started_unix_ns: String,
+    /// CLOCK_MONOTONIC at the same instant.
+    pub started_monotonic_ns: String,
+    /// The zero in UTC.
+    pub started_at: String,
+    /// The end of the last request in UTC.
+    pub finished_at: String,
+    /// The run was cut short by its operator.
+    pub interrupted: bool,
+    /// The program.
+    pub tool: ToolDoc,
+    /// The machine.
+    pub host: HostDoc,
+    /// The server.
+    pub target: TargetDoc,
+    /// What was asked for, without secrets.
+    pub spec: SpecDoc,
+    /// What was planned.
+    pub plan: PlanDoc,
+    /// Requests by ending.
+    pub counts: CountsDoc,
+    /// One example of each failing outcome, in the order of their declaration.
+    pub failures: OrderedMap<FailureDoc>,
+    /// The parts of the run; `null` when nothing was measured.
+    pub window: Option<WindowDoc>,
+    /// Metrics by name, in catalog order; one without a value is absent.
+    pub metrics: OrderedMap<MetricDoc>,
+    /// Metrics of run scope by name.
+    pub rates: RatesDoc,
+    /// Token facts.
+    pub tokens: TokensDoc,
+    /// How good the instrument was.
+    pub instrument: InstrumentDoc,
+    /// What a reader must know before using the numbers.
+    pub warnings: Vec<WarningDoc>,
+}
+
+/// A warning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarningDoc {
+    /// Its code.
+    pub code: String,
+    /// One sentence with the figures.
+    pub text: String,
+}
+
+/// Why a text is no run document.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Not JSON, or not the keys of a run document.
+    #[error("not a run document: {0}")]
+    Shape(#[from] serde_json::Error),
+    /// A document of something else, or of another major version.
+    #[error("not a document of this version: {0:?}, expected {SCHEMA:?} or a later minor version")]
+    Schema(String),
+}
+
+impl RunDocument {
+    /// The document of a run.
+    #[must_use]
+    pub fn of(facts: &RunFacts<'_>) -> Self {
+        let judgement = validity::judge(facts.instrument, facts.summary);
+        let found = warnings::find(facts.spec, facts.plan, facts.summary, facts.reference_ok);
+        let summary = facts.summary;
+        Self {
+            schema: SCHEMA.to_owned(),
+            run_id: facts.run_id.to_string(),
+            started_unix_ns: facts.started_unix.get().to_string(),
+            started_monotonic_ns: facts.started_monotonic.0.to_string(),
+            started_at: calendar::rfc3339(facts.started_unix),
+            finished_at: calendar::rfc3339(facts.finished_unix),
+            interrupted: facts.interrupted,
+            tool: ToolDoc::of(&facts.tool),
+            host: HostDoc::of(facts.host),
+            target: TargetDoc::of(facts.spec, facts.target),
+            spec: SpecDoc::of(facts.spec),
+            plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
+            counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),
+            failures: FailureDoc::all(&summary.counts),
+            window: summary.spans.map(|spans| WindowDoc::of(spans, summary.steady_state)),
+            metrics: MetricDoc::all(summary),
+            rates: measured::rates(&summary.rates),
+            tokens: TokensDoc::of(&summary.tokens),
+            instrument: InstrumentDoc::of(facts.instrument, &summary.stamps, judgement),
+            warnings: found.into_iter().map(WarningDoc::of).collect(),
+        }
+    }
+
+    /// The document as indented JSON with a final line break.
+    ///
+    /// # Errors
+    /// None that a value of this type can cause; the signature is the serializer's.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Reads a document of this major version.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if family(&head.schema) != family(SCHEMA) {
+            return Err(DocumentError::Schema(head.schema));
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+impl WarningDoc {
+    fn of(warning: Warning) -> Self {
+        Self { code: warning.code.name().to_owned(), text: warning.text }
+    }
+}
+
+/// The name and the major version.
+fn family(schema: &str) -> Option<&str> {
+    schema.rsplit_once('.').map(|(family, _)| family)
+}
+
+/// A number as JSON has it: `None` for what is not finite.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

@@ -1,0 +1,144 @@
+//! What the document says about the instrument itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::{finite, share};
+use crate::aggregate::summary::{Spread, StampFacts};
+use crate::metrics::row::StampSource;
+use crate::report::validity::{ClockFacts, InstrumentFacts, Judgement};
+use crate::units::Nanos;
+
+/// How good the instrument was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstrumentDoc {
+    /// `valid`, `suspect` or `invalid`.
+    pub verdict: String,
+    /// Why it is not `valid`.
+    pub reasons: Vec<String>,
+    /// What stands out without being the instrument's fault.
+    pub notes: Vec<String>,
+    /// `kernel`, `user`, or `mixed`; `null` when nothing was received.
+    pub stamp_source: Option<String>,
+    /// Requests without kernel stamps although they were asked for.
+    pub kernel_stamps_missing: u64,
+    /// User-space stamp minus kernel stamp.
+    pub read_delay_us: Option<SpreadDoc>,
+    /// Send start minus due.
+    pub send_lag_us: Option<SpreadDoc>,
+    /// How late timers fired.
+    pub timer_lateness_us: Option<SpreadDoc>,
+    /// Share of the run in which a worker's loop was not waiting, per worker.
+    pub loop_busy_share: Vec<Option<f64>>,
+    /// The core each worker was pinned to.
+    pub worker_cores: Vec<Option<u32>>,
+    /// Time the workers were ready to run and did not run, summed.
+    pub run_queue_wait_ms: Option<f64>,
+    /// How often workers were taken off their cores, summed.
+    pub involuntary_switches: Option<u64>,
+    /// Time that the hypervisor took.
+    pub steal_ms: Option<f64>,
+    /// Records that were lost.
+    pub ring_drops: u64,
+    /// Requests begun and never accounted for.
+    pub unresolved: u64,
+    /// Share of output chunks that share a read with an earlier one; `null` without chunks.
+    pub coalesced_share: Option<f64>,
+    /// Requests with a stamp before one that it must follow.
+    pub inverted_requests: u64,
+    /// The clock.
+    pub clock: ClockDoc,
+}
+
+/// A population by its order statistics.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpreadDoc {
+    /// How many values.
+    pub count: usize,
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    pub p99_9: Option<f64>,
+    /// Largest value.
+    pub max: Option<f64>,
+}
+
+/// The clock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClockDoc {
+    /// Its name.
+    pub source: Option<String>,
+    /// Rate error against CLOCK_MONOTONIC; `null` where it was not checked.
+    pub drift_ppm: Option<f64>,
+    /// Readings that went backwards.
+    pub inversions: u64,
+    /// Steps of the wall clock.
+    pub wall_steps: u64,
+}
+
+impl InstrumentDoc {
+    pub(super) fn of(facts: &InstrumentFacts, stamps: &StampFacts, judgement: Judgement) -> Self {
+        let stamp_source = match (stamps.kernel_requests, stamps.user_requests) {
+            (0, 0) => None,
+            (_, 0) => Some(StampSource::Kernel.name()),
+            (0, _) => Some(StampSource::User.name()),
+            _ => Some("mixed"),
+        };
+        let workers = &facts.workers;
+        let spread = |spread: Option<Spread>| spread.as_ref().map(SpreadDoc::of);
+        Self {
+            verdict: judgement.verdict.name().to_owned(),
+            reasons: judgement.reasons,
+            notes: judgement.notes,
+            stamp_source: stamp_source.map(str::to_owned),
+            kernel_stamps_missing: if facts.kernel_stamps { stamps.user_requests } else { 0 },
+            read_delay_us: spread(stamps.read_delay_us),
+            send_lag_us: spread(stamps.send_lag_us),
+            timer_lateness_us: spread(facts.timer_lateness_us),
+            loop_busy_share: workers.iter().map(|w| w.busy_share.and_then(finite)).collect(),
+            worker_cores: workers.iter().map(|w| w.core).collect(),
+            run_queue_wait_ms: sum(workers.iter().map(|w| w.run_queue_wait.map(Nanos::as_millis_f64))),
+            involuntary_switches: sum(workers.iter().map(|w| w.involuntary_switches)),
+            steal_ms: facts.steal.map(Nanos::as_millis_f64),
+            ring_drops: facts.ring_drops,
+            unresolved: facts.unresolved,
+            coalesced_share: share(stamps.coalesced_chunks, stamps.output_chunks),
+            inverted_requests: stamps.inversions,
+            clock: ClockDoc::of(&facts.clock),
+        }
+    }
+}
+
+impl SpreadDoc {
+    fn of(spread: &Spread) -> Self {
+        let p = &spread.percentiles;
+        Self {
+            count: spread.count,
+            mean: finite(spread.mean),
+            p50: finite(p.p50),
+            p99: finite(p.p99),
+            p99_9: finite(p.p99_9),
+            max: finite(p.max),
+        }
+    }
+}
+
+impl ClockDoc {
+    fn of(clock: &ClockFacts) -> Self {
+        Self {
+            source: clock.source.clone(),
+            drift_ppm: clock.drift_ppm.and_then(finite),
+            inversions: clock.inversions,
+            wall_steps: clock.wall_steps,
+        }
+    }
+}
+
+/// The sum of what all of them know; `None` when one does not know, or there is none.
+fn sum<T: std::iter::Sum>(values: impl ExactSizeIterator<Item = Option<T>>) -> Option<T> {
+    (values.len() > 0).then_some(())?;
+    values.sum()
+}

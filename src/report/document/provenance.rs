@@ -1,0 +1,136 @@
+//! The blocks that say where numbers come from: program, machine, server, plan.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Loop, PlanFacts};
+use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::report::document::spec::masked_path;
+use crate::report::host::{Host, Tool};
+
+/// The program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolDoc {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The commit it was built from.
+    pub git: Option<String>,
+    /// `release` or `debug`.
+    pub build_profile: String,
+    /// The compiler.
+    pub rustc: Option<String>,
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostDoc {
+    /// Model name of the processor.
+    pub cpu: Option<String>,
+    /// Processors that are online.
+    pub cores: Option<u32>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Frequency governor.
+    pub governor: Option<String>,
+    /// Clock source of the kernel.
+    pub clocksource: Option<String>,
+    /// A hypervisor runs it.
+    pub virtualised: Option<bool>,
+}
+
+/// The server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetDoc {
+    /// Base URL, without userinfo.
+    pub base_url: String,
+    /// Request path.
+    pub endpoint: String,
+    /// The model that was sent.
+    pub model: String,
+    /// The model's context length.
+    pub max_model_len: Option<u64>,
+    /// Engine, as the operator labelled it.
+    pub engine: Option<String>,
+    /// Accelerator, as the operator labelled it.
+    pub gpu: Option<String>,
+    /// Addresses, in the order they are used.
+    pub resolved_addresses: Vec<String>,
+    /// The connection is encrypted.
+    pub tls: bool,
+    /// The target is the embedded simulator.
+    pub simulated: bool,
+}
+
+/// The plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanDoc {
+    /// `closed` or `open`.
+    #[serde(rename = "loop")]
+    pub driven: String,
+    /// Seed.
+    pub seed: i64,
+    /// Digest of everything that was decided before the first packet.
+    pub digest: String,
+    /// The arrival process.
+    pub arrivals: String,
+    /// Where prompts come from.
+    pub prompt_source: String,
+    /// Different prompts among the measured requests.
+    pub distinct_prompts: u64,
+    /// Measured requests whose prompt was sent before.
+    pub repeats: u64,
+}
+
+impl ToolDoc {
+    pub(super) fn of(tool: &Tool) -> Self {
+        Self {
+            name: tool.name.to_owned(),
+            version: tool.version.to_owned(),
+            git: tool.git.map(str::to_owned),
+            build_profile: tool.profile.to_owned(),
+            rustc: tool.rustc.map(str::to_owned),
+        }
+    }
+}
+
+impl HostDoc {
+    pub(super) fn of(host: &Host) -> Self {
+        let Host { cpu, cores, kernel, governor, clocksource, virtualised } = host.clone();
+        Self { cpu, cores, kernel, governor, clocksource, virtualised }
+    }
+}
+
+impl TargetDoc {
+    pub(super) fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
+        Self {
+            base_url: spec.target.base_url.clone(),
+            endpoint: masked_path(&spec.target.path),
+            model: resolved.model.clone(),
+            max_model_len: resolved.max_model_len,
+            engine: spec.labels.engine.clone(),
+            gpu: spec.labels.gpu.clone(),
+            resolved_addresses: resolved.addresses.iter().map(ToString::to_string).collect(),
+            tls: spec.target.base_url.starts_with("https://"),
+            simulated: spec.target.sim.is_some(),
+        }
+    }
+}
+
+impl PlanDoc {
+    pub(super) fn of(plan: &PlanFacts, seed: i64) -> Self {
+        let driven = match plan.driven {
+            Loop::Closed => "closed",
+            Loop::Open => "open",
+        };
+        Self {
+            driven: driven.to_owned(),
+            seed,
+            digest: plan.digest.clone(),
+            arrivals: plan.arrivals.clone(),
+            prompt_source: plan.prompt_source.clone(),
+            distinct_prompts: plan.distinct_prompts,
+            repeats: plan.repeats,
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The summary of a run for a person who has five seconds: what was asked for, whether it worked, whether the
+//! instrument can be trusted, how fast it was, and what to know before quoting it. A pure function from the document.
+//!
+//! Latencies are all in milliseconds with four significant digits and the same decimals along a row, so that rows and
+//! columns can be compared by eye. Everything fits 80 columns, except words that must stay whole (addresses, paths) and
+//! numbers beyond a day.
+
+pub mod layout;
+
+use self::layout::{Ink, Piece, Style, WIDTH, clean, left, right, shorten, width, wrap, wrap_pieces};
+use crate::metrics::MetricId;
+use crate::metrics::catalog::Unit;
+use crate::report::document::RunDocument;
+use crate::report::document::measured::RatesDoc;
+use crate::report::document::metric::MetricDoc;
+use crate::units::display;
+
+/// Where the files of the run are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesNote {
+    /// The directory.
+    pub dir: String,
+    /// Names in it.
+    pub names: Vec<String>,
+    /// Further files, by path.
+    pub beside: Vec<String>,
+}
+
+/// The latencies that are shown, in this order.
+const LATENCIES: [MetricId; 5] =
+    [MetricId::TimeToFirstOutput, MetricId::Ttft, MetricId::InterChunkLatency, MetricId::Tpot, MetricId::E2e];
+/// The rates that are shown, in this order.
+const RATES: [MetricId; 5] = [
+    MetricId::RequestRate,
+    MetricId::OutputTokS,
+    MetricId::PeakOutputTokS,
+    MetricId::TotalTokS,
+    MetricId::ConcurrencyMean,
+];
+/// Significant digits of a latency's median; the other columns have its decimals.
+const LATENCY_DIGITS: usize = 4;
+/// Significant digits of a rate.
+const RATE_DIGITS: usize = 3;
+
+const MARGIN: usize = 1;
+const TITLE: usize = 31;
+const CELL: usize = 10;
+const SAMPLES: usize = 8;
+const INDENT: usize = 3;
+const CODE: usize = 25;
+/// Three lines of an example are enough to know it again; the whole text is in `run.json`.
+const EXAMPLE: usize = 3 * (WIDTH - MARGIN - INDENT - CODE);
+
+/// The summary. `files` is `None` where nothing was written.
+#[must_use]
+pub fn render(document: &RunDocument, files: Option<&FilesNote>, style: Style) -> String {
+    let mut page = Page { style, lines: Vec::new() };
+    head(&mut page, document);
+    result(&mut page, document);
+    latencies(&mut page, document);
+    rates(&mut page, document);
+    instrument(&mut page, document);
+    failures(&mut page, document);
+    warnings(&mut page, document);
+    if let Some(files) = files {
+        note_files(&mut page, files);
+    }
+    page.finish()
+}
+
+struct Page {
+    style: Style,
+    lines: Vec<String>,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.lines.push(format!("{}{text}", " ".repeat(MARGIN)));
+    }
+
+    fn gap(&mut self) {
+        self.lines.push(String::new());
+    }
+
+    fn heading(&mut self, text: &str) {
+        let text = self.style.paint(Ink::Strong, text);
+        self.line(&text);
+    }
+
+    /// A first column that is `columns` wide, then text that is wrapped behind it.
+    fn entry(&mut self, first: &str, columns: usize, text: &str) {
+        let room = WIDTH.saturating_sub(MARGIN + columns);
+        let mut lines = wrap(&clean(text), room).into_iter();
+        self.line(&format!("{first}{}", lines.next().unwrap_or_default()));
+        for more in lines {
+            self.line(&format!("{}{more}", " ".repeat(columns)));
+        }
+    }
+
+    fn finish(self) -> String {
+        let mut text = String::new();
+        for line in self.lines {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn head(page: &mut Page, document: &RunDocument) {
+    let title = page.style.paint(Ink::Strong, &document.tool.name);
+    let run = page.style.paint(Ink::Dim, &format!("run {}", clean(&document.run_id)));
+    page.line(&format!("{title} {}  {run}", document.tool.version));
+    page.gap();
+    for line in asked(document, page.style) {
+        page.line(&line);
+    }
+}
+
+fn asked(document: &RunDocument, style: Style) -> Vec<String> {
+    let (load, prompt) = (&document.spec.load, &document.spec.prompt);
+    let mut lines = Vec::new();
+    let requests = display::counted(load.requests, "request");
+    let requests = format!("{requests}, {} at a time", display::whole(u64::from(load.concurrency)));
+    let address = clean(&format!("{}{}", origin(&document.target.base_url), document.target.endpoint));
+    if width(&requests) + width(&address) + 4 + MARGIN <= WIDTH {
+        lines.push(format!("{requests} to {address}"));
+    } else {
+        lines.extend([format!("{requests} to"), format!("{}{address}", " ".repeat(INDENT))]);
+    }
+    let context = match prompt.ctx_tokens {
+        Some(tokens) => format!("prompts of {}", display::counted(tokens, "token")),
+        None => "prompts of sampled lengths".to_owned(),
+    };
+    let connections = match document.spec.connection.mode.as_str() {
+        "fresh" => "a fresh connection each",
+        _ => "kept connections",
+    };
+    let mut pieces = vec![
+        Piece::plain(shorten(&clean(&document.target.model), WIDTH - MARGIN)),
+        Piece::plain(context),
+        Piece::plain(format!("at most {} out", display::counted(prompt.max_tokens, "token"))),
+        Piece::plain(connections),
+    ];
+    if document.counts.warmup > 0 {
+        let warmup = display::counted(document.counts.warmup, "warm-up request");
+        pieces.push(Piece::plain(format!("after {warmup}")));
+    }
+    lines.extend(wrap_pieces(&pieces, WIDTH - MARGIN, style));
+    lines
+}
+
+/// Scheme and authority: the endpoint's path begins after them.
+fn origin(base_url: &str) -> &str {
+    let after_scheme = base_url.find("://").map_or(0, |at| at + 3);
+    let path = base_url.get(after_scheme..).and_then(|rest| rest.find('/'));
+    path.and_then(|at| base_url.get(..after_scheme + at)).unwrap_or(base_url)
+}
+
+fn result(page: &mut Page, document: &RunDocument) {
+    let counts = &document.counts;
+    let started = counts.ok + counts.failed + counts.incomplete + counts.cancelled;
+    let ink = match (counts.ok, counts.failed) {
+        (0, _) => Ink::Bad,
+        (_, 0) => Ink::Good,
+        _ => Ink::Doubtful,
+    };
+    let ok = format!("{} of {} ok", display::whole(counts.ok), display::counted(started, "request"));
+    let mut pieces = vec![Piece::inked(ink, ok)];
+    for (count, what, ink) in [
+        (counts.failed, "failed", Ink::Bad),
+        (counts.incomplete, "cut", Ink::Doubtful),
+        (counts.cancelled, "cancelled", Ink::Dim),
+    ] {
+        if count > 0 {
+            pieces.push(Piece::inked(ink, format!("{} {what}", display::whole(count))));
+        }
+    }
+    if document.interrupted {
+        pieces.push(Piece::inked(Ink::Doubtful, "interrupted"));
+    }
+    if let Some(window) = &document.window {
+        pieces.push(Piece::plain(format!("{} measured", display::span_ms(window.measured_s * 1e3))));
+    }
+    let verdict = document.instrument.verdict.as_str();
+    pieces.push(Piece::inked(verdict_ink(verdict), format!("instrument {}", clean(verdict))));
+    page.gap();
+    for line in wrap_pieces(&pieces, WIDTH - MARGIN, page.style) {
+        page.line(&line);
+    }
+}
+
+fn verdict_ink(verdict: &str) -> Ink {
+    match verdict {
+        "valid" => Ink::Good,
+        "suspect" => Ink::Doubtful,
+        _ => Ink::Bad,
+    }
+}
+
+fn latencies(page: &mut Page, document: &RunDocument) {
+    let shown = LATENCIES.iter().filter_map(|id| Some((*id, document.metrics.get(id.metric().name)?)));
+    let first_output = document.metrics.get(MetricId::TimeToFirstOutput.metric().name);
+    // Where the first output is always visible, the two rows would be the same numbers twice.
+    let shown: Vec<_> =
+        shown.filter(|(id, metric)| *id != MetricId::Ttft || first_output != Some(*metric)).collect();
+    page.gap();
+    if shown.is_empty() {
+        page.line(&page.style.paint(Ink::Bad, "Nothing valid was measured."));
+        return;
+    }
+    let heading = format!("Latency, {}", Unit::Milliseconds.name());
+    let rows = shown.iter().map(|(id, metric)| latency_row(id.metric().title, metric));
+    table(
+        page,
+        &[&heading, "p50", "p90", "p99", "max", "samples"].map(str::to_owned),
+        &rows.collect::<Vec<_>>(),
+    );
+    let coalesced = shown.iter().find_map(|(_, metric)| metric.coalesced_gaps.as_ref());
+    if let Some(gaps) = coalesced.filter(|gaps| gaps.count > 0) {
+        let share = display::percent(gaps.share.unwrap_or(f64::NAN));
+        let text = format!("{share} of the gaps lie within one read: only their bounds are known (run.json)");
+        page.line(&page.style.paint(Ink::Dim, &text));
+    }
+}
+
+fn latency_row(title: &str, metric: &MetricDoc) -> [String; 6] {
+    let decimals = metric.p50.map_or(0, |p50| display::decimals_for(p50, LATENCY_DIGITS));
+    let cell = |value: Option<f64>| display::fixed(value.unwrap_or(f64::NAN), decimals);
+    let [p50, p90, p99, max] = [metric.p50, metric.p90, metric.p99, metric.max].map(cell);
+    let samples = u64::try_from(metric.count).map_or_else(|_| String::new(), display::whole);
+    [title.to_owned(), p50, p90, p99, max, samples]
+}
+
+/// A heading and rows: the first column to the left, the others to the right, each as wide as the page has it or as its
+/// widest cell and the space before it.
+fn table(page: &mut Page, heading: &[String; 6], rows: &[[String; 6]]) {
+    let mut columns = [TITLE, CELL, CELL, CELL, CELL, SAMPLES];
+    for row in rows.iter().chain([heading]) {
+        for (column, cell) in columns.iter_mut().zip(row) {
+            *column = (*column).max(width(cell) + 1);
+        }
+    }
+    let text = |row: &[String; 6]| -> String {
+        let cells = row.iter().zip(columns).enumerate();
+        cells
+            .map(|(i, (cell, column))| if i == 0 { left(cell, column) } else { right(cell, column) })
+            .collect()
+    };
+    page.heading(&text(heading));
+    for row in rows {
+        page.line(&text(row));
+    }
+}
+
+fn rates(page: &mut Page, document: &RunDocument) {
+    let Some(window) = &document.window else { return };
+    if document.counts.ok == 0 {
+        return;
+    }
+    let steady = window.steady_state.as_ref();
+    page.gap();
+    let heading = steady.map_or_else(String::new, |_| right("steady", CELL + 2));
+    page.heading(&format!("{}{}{heading}", left("Rates", TITLE), right("whole run", CELL)));
+    for id in RATES {
+        let metric = id.metric();
+        let rate = |rates: &RatesDoc, columns| {
+            let rate = rates.get(metric.name).copied().flatten();
+            right(&display::significant(rate.unwrap_or(f64::NAN), RATE_DIGITS), columns)
+        };
+        let steady = steady.map_or_else(String::new, |s| rate(&s.rates, CELL + 2));
+        let whole = rate(&document.rates, CELL);
+        page.line(&format!("{}{whole}{steady}  {}", left(metric.title, TITLE), metric.unit.name()));
+    }
+    if let Some(steady) = steady {
+        let asked = display::whole(u64::from(document.spec.load.concurrency));
+        let (span, held) =
+            (display::span_ms(steady.span_s * 1e3), display::percent(steady.held_share.unwrap_or(f64::NAN)));
+        let text =
+            format!("steady: the {span} from first to last moment with {asked} in flight ({held} held)");
+        page.line(&page.style.paint(Ink::Dim, &text));
+    }
+}
+
+fn instrument(page: &mut Page, document: &RunDocument) {
+    let facts = &document.instrument;
+    let mut pieces = Vec::new();
+    if let Some(source) = &facts.stamp_source {
+        pieces.push(Piece::plain(format!("{} stamps", clean(source))));
+    }
+    for (what, spread) in [("read delay", &facts.read_delay_us), ("send lag", &facts.send_lag_us)] {
+        if let Some(spread) = spread {
+            let [p50, p99] =
+                [spread.p50, spread.p99].map(|us| display::span_ms(us.unwrap_or(f64::NAN) / 1e3));
+            pieces.push(Piece::plain(format!("{what} p50 {p50}, p99 {p99}")));
+        }
+    }
+    if let Some(drift) = facts.clock.drift_ppm {
+        pieces.push(Piece::plain(format!("clock {} ppm off", display::significant(drift, 2))));
+    }
+    if pieces.is_empty() && facts.reasons.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Instrument");
+    for line in wrap_pieces(&pieces, WIDTH - MARGIN - INDENT, page.style) {
+        page.line(&format!("{}{line}", " ".repeat(INDENT)));
+    }
+    for reason in &facts.reasons {
+        let mark = page.style.paint(verdict_ink(&facts.verdict), "!");
+        page.entry(&format!(" {mark} "), INDENT, reason);
+    }
+    for note in &facts.notes {
+        page.entry(&" ".repeat(INDENT), INDENT, note);
+    }
+}
+
+fn failures(page: &mut Page, document: &RunDocument) {
+    if document.failures.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Failures");
+    for (outcome, failure) in document.failures.iter() {
+        let status = failure.http_status.filter(|status| !(200..300).contains(status));
+        let status = status.map_or_else(String::new, |status| format!("status {status}, "));
+        let detail = failure.detail.as_deref().unwrap_or("no detail");
+        let (count, index) = (display::whole(failure.count), failure.request_index);
+        let text = format!("{count} · request {index}: {status}{detail}");
+        let first = format!("{}{}", " ".repeat(INDENT), left(&clean(outcome), CODE));
+        page.entry(&first, INDENT + CODE, &shorten(&text, EXAMPLE));
+    }
+}
+
+fn warnings(page: &mut Page, document: &RunDocument) {
+    if document.warnings.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Warnings");
+    for warning in &document.warnings {
+        let code = format!("{}{}", " ".repeat(INDENT), left(&clean(&warning.code), CODE));
+        page.entry(&code, INDENT + CODE, &warning.text);
+    }
+}
+
+fn note_files(page: &mut Page, files: &FilesNote) {
+    page.gap();
+    page.line(&page.style.paint(Ink::Strong, &clean(&files.dir)));
+    let names: Vec<String> = files.names.iter().map(|name| clean(name)).collect();
+    page.line(&format!("{}{}", " ".repeat(INDENT), names.join("  ")));
+    for path in &files.beside {
+        page.line(&clean(path));
+    }
+}

@@ -1,0 +1,208 @@
+//! What a reader must know before using the numbers: one code and one sentence with the figures each.
+//!
+//! A warning is about the run or the server; what is wrong with the instrument is a reason of its verdict
+//! ([`crate::report::validity`]). Codes are part of the document's contract.
+
+use crate::aggregate::summary::Summary;
+use crate::aggregate::tokens::AskedReceived;
+use crate::config::spec::RunSpec;
+use crate::record::Outcome;
+use crate::report::document::PlanFacts;
+use crate::units::display;
+
+/// Largest deviation of a length from what was asked for that is not told, in percent.
+pub const LENGTH_TOLERANCE_PERCENT: u64 = 1;
+/// Largest share of cached prompt tokens that is not told when prompts were meant to be unique: a chat template and the
+/// reference's header line are common to all prompts.
+pub const MAX_CACHED_SHARE: f64 = 0.05;
+/// Below this many values the 99th percentile by nearest rank is the largest value.
+pub const MIN_SAMPLES_FOR_P99: u64 = 100;
+/// Tokens per chunk from which on several tokens per chunk are told; a little above one, because some servers count
+/// tokens that have no text of their own.
+pub const MAX_TOKENS_PER_CHUNK: f64 = 1.05;
+
+/// The code of a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Answers are not as long as was asked for.
+    OutputLength,
+    /// Prompts are not as long as was asked for.
+    PromptLength,
+    /// The server took prompts from its cache that were meant to be unique.
+    CachedShare,
+    /// Prompts that were meant to be unique repeat.
+    RepeatedPrompts,
+    /// Too few values behind a p99.
+    FewSamples,
+    /// Answers were redirects.
+    Redirects,
+    /// The first event announces only a role.
+    RoleChunkFirst,
+    /// Answers carry no usage object.
+    NoUsage,
+    /// Chunks carry several tokens.
+    MultiTokenChunks,
+    /// The target is the embedded simulator.
+    SimulatedTarget,
+    /// The reference's rules count other requests as valid.
+    ReferenceCountsDiffer,
+}
+
+/// A warning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Its code.
+    pub code: Code,
+    /// One sentence with the figures, without a full stop.
+    pub text: String,
+}
+
+/// The warnings of a run, in the order of the codes.
+#[must_use]
+pub fn find(spec: &RunSpec, plan: &PlanFacts, summary: &Summary, reference_ok: Option<u64>) -> Vec<Warning> {
+    let found = [
+        (Code::OutputLength, output_length(summary)),
+        (Code::PromptLength, prompt_length(summary)),
+        (Code::CachedShare, cached_share(spec, summary)),
+        (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
+        (Code::FewSamples, few_samples(summary)),
+        (Code::Redirects, redirects(summary)),
+        (Code::RoleChunkFirst, role_chunk_first(summary)),
+        (Code::NoUsage, no_usage(summary)),
+        (Code::MultiTokenChunks, multi_token_chunks(summary)),
+        (Code::SimulatedTarget, simulated_target(spec)),
+        (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
+    ];
+    found.into_iter().filter_map(|(code, text)| text.map(|text| Warning { code, text })).collect()
+}
+
+impl Code {
+    /// Every code, in the order of [`find`].
+    pub const ALL: [Self; 11] = [
+        Self::OutputLength,
+        Self::PromptLength,
+        Self::CachedShare,
+        Self::RepeatedPrompts,
+        Self::FewSamples,
+        Self::Redirects,
+        Self::RoleChunkFirst,
+        Self::NoUsage,
+        Self::MultiTokenChunks,
+        Self::SimulatedTarget,
+        Self::ReferenceCountsDiffer,
+    ];
+
+    /// The name in documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OutputLength => "output_length",
+            Self::PromptLength => "prompt_length",
+            Self::CachedShare => "cached_share",
+            Self::RepeatedPrompts => "repeated_prompts",
+            Self::FewSamples => "few_samples",
+            Self::Redirects => "redirects",
+            Self::RoleChunkFirst => "role_chunk_first",
+            Self::NoUsage => "no_usage",
+            Self::MultiTokenChunks => "multi_token_chunks",
+            Self::SimulatedTarget => "simulated_target",
+            Self::ReferenceCountsDiffer => "reference_counts_differ",
+        }
+    }
+}
+
+fn output_length(summary: &Summary) -> Option<String> {
+    let sums = summary.tokens.output.filter(is_off)?;
+    let early = match summary.tokens.ended_early {
+        0 => String::new(),
+        n => format!("; {} ended below their limit", display::counted(n, "answer")),
+    };
+    let (came, asked, ratio) = figures(&sums)?;
+    Some(format!("{came} output tokens received of {asked} asked for ({ratio}){early}"))
+}
+
+fn prompt_length(summary: &Summary) -> Option<String> {
+    let sums = summary.tokens.prompt.filter(is_off)?;
+    let (came, asked, ratio) = figures(&sums)?;
+    Some(format!("the server counted {came} prompt tokens where {asked} were asked for ({ratio})"))
+}
+
+fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
+    let sums = summary.tokens.cached.filter(|_| spec.prompt.unique)?;
+    let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
+    let share = display::percent(share);
+    Some(format!("{share} of the prompt tokens came from the server's cache although prompts are unique"))
+}
+
+fn repeated_prompts(spec: &RunSpec, plan: &PlanFacts) -> Option<String> {
+    (spec.prompt.unique && plan.repeats > 0).then(|| {
+        let (repeats, distinct) =
+            (display::counted(plan.repeats, "prompt"), display::whole(plan.distinct_prompts));
+        format!(
+            "{repeats} had been sent before although prompts were meant to be unique ({distinct} distinct)"
+        )
+    })
+}
+
+fn few_samples(summary: &Summary) -> Option<String> {
+    let ok = summary.counts.ok;
+    (ok > 0 && ok < MIN_SAMPLES_FOR_P99).then(|| {
+        let (samples, enough) = (display::counted(ok, "sample"), display::whole(MIN_SAMPLES_FOR_P99));
+        format!("{samples}: below {enough}, a p99 is just the largest value")
+    })
+}
+
+fn redirects(summary: &Summary) -> Option<String> {
+    let redirects = *summary.counts.by_outcome.get(&Outcome::Redirect)?;
+    let answers = display::counted(redirects, "answer");
+    Some(format!("{answers} of {} redirected and not followed", display::whole(summary.counts.started)))
+}
+
+fn role_chunk_first(summary: &Summary) -> Option<String> {
+    (summary.role_chunk_first > 0).then(|| {
+        let (some, all) =
+            (display::whole(summary.role_chunk_first), display::counted(summary.counts.ok, "answer"));
+        format!("the first event of {some} of {all} carries no output: it is not the first token")
+    })
+}
+
+fn no_usage(summary: &Summary) -> Option<String> {
+    let without = summary.tokens.without_usage;
+    (without > 0).then(|| {
+        let (without, all) = (display::whole(without), display::counted(summary.counts.ok, "answer"));
+        format!("{without} of {all} without usage: their output tokens are estimated or unknown")
+    })
+}
+
+fn multi_token_chunks(summary: &Summary) -> Option<String> {
+    let ratio = summary.tokens.per_chunk?.ratio().filter(|ratio| *ratio > MAX_TOKENS_PER_CHUNK)?;
+    let ratio = display::significant(ratio, 3);
+    Some(format!(
+        "a chunk carries {ratio} tokens on average: gaps between chunks are not gaps between tokens"
+    ))
+}
+
+fn simulated_target(spec: &RunSpec) -> Option<String> {
+    spec.target
+        .sim
+        .as_ref()
+        .map(|_| "the target is the embedded simulator, not an inference server".to_owned())
+}
+
+fn reference_counts_differ(summary: &Summary, reference_ok: Option<u64>) -> Option<String> {
+    let (reference, ours) = (reference_ok?, summary.counts.ok);
+    (reference != ours).then(|| {
+        let (reference, ours) = (display::counted(reference, "request"), display::whole(ours));
+        format!("artifact.json counts {reference} as valid by the reference's rules, this document {ours}")
+    })
+}
+
+fn is_off(sums: &AskedReceived) -> bool {
+    let off = u128::from(sums.received.abs_diff(sums.asked));
+    sums.asked > 0 && off * 100 > u128::from(sums.asked) * u128::from(LENGTH_TOLERANCE_PERCENT)
+}
+
+/// What came, what was asked for, and the ratio.
+fn figures(sums: &AskedReceived) -> Option<(String, String, String)> {
+    Some((display::whole(sums.received), display::whole(sums.asked), display::percent(sums.ratio()?)))
+}
