@@ -13,5 +13,7 @@ mod judge;
 mod lines;
 #[path = "report/recompute.rs"]
 mod recompute;
+#[path = "report/saved.rs"]
+mod saved;
 #[path = "report/warned.rs"]
 mod warned;

@@ -3,6 +3,7 @@
 pub mod chunk;
 pub mod concurrency;
 pub mod counts;
+pub mod sink;
 pub mod summary;
 pub mod tokens;
 pub mod window;

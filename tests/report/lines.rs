@@ -126,6 +126,14 @@ fn what_is_no_request_is_named_by_its_line() {
     assert!(matches!(read(&endless), Err(ReadError::TooLong { line: 1 })));
 }
 
+#[test]
+fn a_full_disk_is_an_error_and_no_panic() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut writer = RequestsWriter::new(full, fixture::empty().id());
+    let error = writer.write(&fixture::full_row()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+}
+
 proptest! {
     #[test]
     fn any_text_makes_a_line_that_comes_back(
