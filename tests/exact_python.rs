@@ -228,6 +228,13 @@ fn vectors() -> Vec<Vec<f64>> {
         vec![0.0, 5e-324],
         vec![5e-324, -5e-324],
         vec![5e-324, 1.5e-323, 2e-323],
+        // Means and deviations of a half, just above, and far below the smallest double.
+        vec![5e-324, 0.0],
+        vec![5e-324, 5e-324, 0.0],
+        vec![5e-324, 1e-323, 0.0, 0.0, 0.0],
+        vec![5e-324, 0.0, 0.0, 0.0],
+        vec![5e-324, 0.0, 0.0, 0.0, 0.0],
+        std::iter::once(5e-324).chain([0.0; 400]).collect(),
         vec![2.2250738585072014e-308, 0.0],
         vec![2.2250738585072014e-308, 2.225073858507201e-308],
         vec![f64::MAX],

@@ -1,7 +1,7 @@
-//! Documents of a run: the only room that defines serialized forms.
-//!
-//! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
+//! Versioned documents and what people read: the only room that defines serialized forms. It sees rows and summaries,
+//! never a record. Each file of a run has one form; [`files`] puts them on disk.
 
+pub mod anvil;
 pub mod document;
 pub mod events;
 pub mod files;
@@ -11,5 +11,6 @@ pub mod recorder;
 pub mod requests;
 pub mod saved;
 pub mod terminal;
+pub mod utc;
 pub mod validity;
 pub mod warnings;

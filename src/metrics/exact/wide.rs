@@ -156,7 +156,11 @@ impl Rounded {
         let highest = self.exponent.checked_add(63)?;
         // A subnormal double has fewer bits than 53: all below 2^-1074 must go in this one rounding.
         let missing = u32::try_from(Self::MIN_NORMAL - highest).unwrap_or(0);
-        let drop = missing.saturating_add(11).min(65);
+        let drop = missing.saturating_add(11);
+        if drop > u64::BITS {
+            // Less than half of the smallest double.
+            return Some(0.0);
+        }
         let mantissa = u128::from(self.mantissa);
         let kept = mantissa >> drop;
         let rest = mantissa & ((1 << drop) - 1);
