@@ -1,7 +1,7 @@
 //! The raw record of a run as it happens: `requests.jsonl` and `events.bin` grow while requests end, and the documents
 //! made from them join at the end under one [`RunDir::finish`].
 //!
-//! Chunks are not kept in memory: the summary reads them back from the file ([`RunRecorder::populations`]), which is
+//! Chunks are not kept in memory: the summary reads them back from the file ([`Recorded::populations`]), which is
 //! also the proof that the file holds what the document says.
 
 use std::io::{self, BufReader, Write};

@@ -232,30 +232,8 @@ fn request(
 ) -> (RequestRow, Vec<OutputChunk>) {
     let send_start = due.0 + random.between(2 * US, 18 * US);
     let first_byte = send_start + random.between(72 * MS, 97 * MS);
-    let mut chunks: Vec<OutputChunk> = Vec::new();
-    let mut at = first_byte;
-    for i in 0..64 {
-        at += if i == 0 { 300 * US } else { random.between(19 * MS, 21 * MS) };
-        let not_before = chunks.last().map_or(first_byte, |before| before.user.0 + 2 * US);
-        let user = Nanos(at + random.between(6 * US, 12 * US));
-        chunks.push(OutputChunk {
-            choice: 0,
-            kind: OutputKind::Content,
-            kernel: Some(Nanos(at)),
-            user,
-            not_before: Nanos(not_before),
-            ends_read: true,
-        });
-    }
-    let mut coalesced = 0;
-    for i in 1..63 {
-        if random.between(0, 100) < 2 && chunks[i - 1].ends_read {
-            let next = chunks[i + 1];
-            (chunks[i].kernel, chunks[i].user, chunks[i].ends_read) = (next.kernel, next.user, false);
-            chunks[i + 1].not_before = chunks[i].not_before;
-            coalesced += 1;
-        }
-    }
+    let (chunks, coalesced) = stream(random, first_byte);
+    let at = chunks[63].kernel.unwrap().0;
     let stamps = |kernel: bool| {
         let late = if kernel { 0 } else { 8 * US };
         let of = |chunk: &OutputChunk| Some(if kernel { chunk.kernel.unwrap() } else { chunk.user });
@@ -272,25 +250,36 @@ fn request(
             end: Some(Nanos(at + 450 * US + late)),
         }
     };
-    let row = RequestRow {
-        request_index: index,
-        slot,
+    let mut row = answered(coalesced, stamps(true), stamps(false));
+    (row.request_index, row.slot, row.phase, row.due) = (index, slot, phase, due);
+    (row.connection_id, row.connection_use) = (u64::from(slot), u32::try_from(index / 20).unwrap());
+    row.connect_start = (index < 20).then_some(Nanos(due.0 - 300 * US));
+    row.connect = (index < 20).then_some(Nanos(150 * US));
+    (row.send_start, row.send_end) = (Some(Nanos(send_start)), Some(Nanos(send_start + 12 * US)));
+    (row, chunks)
+}
+
+/// A valid answer in 64 chunks.
+fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRow {
+    RequestRow {
+        request_index: 0,
+        slot: 0,
         worker: 0,
-        connection_id: u64::from(slot),
-        connection_use: u32::try_from(index / 20).unwrap(),
+        connection_id: 0,
+        connection_use: 0,
         stale_connections: 0,
-        phase,
+        phase: Phase::Measured,
         outcome: Outcome::Ok,
         http_status: Some(200),
-        due,
+        due: Nanos(0),
         dns: None,
-        connect_start: (index < 20).then_some(Nanos(due.0 - 300 * US)),
-        connect: (index < 20).then_some(Nanos(150 * US)),
+        connect_start: None,
+        connect: None,
         tls: None,
-        send_start: Some(Nanos(send_start)),
-        send_end: Some(Nanos(send_start + 12 * US)),
-        at: stamps(true),
-        user: stamps(false),
+        send_start: None,
+        send_end: None,
+        at,
+        user,
         stamp_source: StampSource::Kernel,
         first_output_kind: Some(OutputKind::Content),
         several_choices: false,
@@ -324,8 +313,36 @@ fn request(
         cut_after_terminal: false,
         role_chunk_first: true,
         error: None,
-    };
-    (row, chunks)
+    }
+}
+
+/// 64 chunks, and how many of them share a read with an earlier one.
+fn stream(random: &mut Random, first_byte: i64) -> (Vec<OutputChunk>, u64) {
+    let mut chunks: Vec<OutputChunk> = Vec::new();
+    let mut at = first_byte;
+    for i in 0..64 {
+        at += if i == 0 { 300 * US } else { random.between(19 * MS, 21 * MS) };
+        let not_before = chunks.last().map_or(first_byte, |before| before.user.0 + 2 * US);
+        let user = Nanos(at + random.between(6 * US, 12 * US));
+        chunks.push(OutputChunk {
+            choice: 0,
+            kind: OutputKind::Content,
+            kernel: Some(Nanos(at)),
+            user,
+            not_before: Nanos(not_before),
+            ends_read: true,
+        });
+    }
+    let mut coalesced = 0;
+    for i in 1..63 {
+        if random.between(0, 100) < 2 && chunks[i - 1].ends_read {
+            let next = chunks[i + 1];
+            (chunks[i].kernel, chunks[i].user, chunks[i].ends_read) = (next.kernel, next.user, false);
+            chunks[i + 1].not_before = chunks[i].not_before;
+            coalesced += 1;
+        }
+    }
+    (chunks, coalesced)
 }
 
 fn idle_timeout(row: &mut RequestRow, chunks: &mut Vec<OutputChunk>) {

@@ -77,10 +77,10 @@ fn a_second_implementation_agrees_with_the_document() {
         values.sort_by(f64::total_cmp);
         let block = &document["metrics"][metric];
         assert_eq!(block["count"], values.len(), "{metric}");
-        for (name, percent) in
-            [("p1", 1.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99_9", 99.9), ("max", 100.0)]
+        for (name, thousandths) in
+            [("p1", 10), ("p50", 500), ("p75", 750), ("p99", 990), ("p99_9", 999), ("max", 1000)]
         {
-            let rank = (percent * values.len() as f64 / 100.0).ceil() as usize;
+            let rank = (thousandths * values.len()).div_ceil(1000);
             assert_eq!(block[name], values[rank - 1], "{metric} {name}");
             checked += 1;
         }
