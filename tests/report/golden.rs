@@ -90,6 +90,33 @@ fn colours_add_nothing_but_colours() {
     }
 }
 
+/// A saved document may come from anywhere.
+#[test]
+fn no_text_of_a_document_reaches_the_terminal_unfiltered() {
+    let hostile = "\u{1b}]0;x\u{7}\u{202e}";
+    let mut texts = 0;
+    let json: serde_json::Value =
+        serde_json::from_str(&fixture::wide().document().to_json().unwrap()).unwrap();
+    let spoiled = spoil(json, hostile, &mut texts);
+    let document: RunDocument = serde_json::from_value(spoiled).unwrap();
+    let text = render(&document, Some(&fixture::wide().files()), Style::PLAIN);
+    assert!(texts > 50, "{texts}");
+    assert!(text.lines().all(|line| !line.contains(|c: char| c.is_control() || c == '\u{202e}')), "{text:?}");
+}
+
+fn spoil(value: serde_json::Value, hostile: &str, texts: &mut usize) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            *texts += 1;
+            Value::String(format!("{text}{hostile}"))
+        }
+        Value::Array(items) => items.into_iter().map(|v| spoil(v, hostile, texts)).collect(),
+        Value::Object(keys) => keys.into_iter().map(|(k, v)| (k, spoil(v, hostile, texts))).collect(),
+        other => other,
+    }
+}
+
 #[test]
 fn secrets_are_in_no_output() {
     for (name, run) in cases() {
