@@ -243,7 +243,6 @@ fn facts<'a>(spec: &'a RunSpec, target: &'a ResolvedTarget, published: &Value) -
         spec,
         target,
         base_url: &spec.target.base_url,
-        planned: spec.load.requests,
         started: instant("started_at_unix_ns"),
         finished: instant("finished_at_unix_ns"),
         wall: ns(&published["wall_clock_ms"]).unwrap(),

@@ -26,9 +26,6 @@ pub struct RunFacts<'a> {
     pub target: &'a ResolvedTarget,
     /// The base URL that was used, without userinfo.
     pub base_url: &'a str,
-    /// Measured requests that were to be sent, indices from 0. Those without a row were never sent and are failures, so
-    /// that a run that was cut short does not look complete.
-    pub planned: u64,
     /// Wall clock just before the first request.
     pub started: UnixNanos,
     /// Wall clock just after the last one.
@@ -122,10 +119,11 @@ struct ServeFlags<'a> {
 }
 
 impl<'a> Artifact<'a> {
-    /// The artifact of a run. Rows may come in any order; warm-up rows are left out.
+    /// The artifact of a run. Rows may come in any order; warm-up rows are left out. Requests of the plan without a row
+    /// were never sent and are failures, so that a run that was cut short does not look complete.
     #[must_use]
     pub fn of(rows: &[RequestRow], run: &RunFacts<'a>) -> Self {
-        let Judged { valid, failures, context_distribution } = Judged::of(rows, run.planned);
+        let Judged { valid, failures, context_distribution } = Judged::of(rows, run.spec.load.requests);
         let timings: Vec<Timing> =
             valid.iter().filter_map(|row| Some(Timing::of(row)?.observed(row))).collect();
         let hits: Vec<f64> = valid.iter().filter_map(|row| cached_share(row)).collect();
