@@ -447,6 +447,7 @@ fn prompt_of(published: &Value) -> PromptSpec {
         max_tokens: number("max_tokens").unwrap(),
         response_words: number("response_words").unwrap(),
         unique: published["prompt_cache_mode"] == "unique",
+        same: false,
         shared_prefix_tokens: number("shared_prefix_tokens").unwrap(),
         request_canaries: published["request_canaries"].as_bool().unwrap(),
         controlled_output_strict: published["controlled_output_policy"] == "strict",

@@ -5,11 +5,13 @@
 //! the summary too, chunks are not: there may be millions, and the summary reads them back.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::aggregate::rows::{RequestFacts, Scaled, scale};
+use crate::aggregate::rows::{RequestFacts, scale};
+use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
 use crate::metrics::row::RequestRow;
 use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, StampKind};
@@ -23,17 +25,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// most 500 ppm) changes little between two.
 const ANCHOR_DISTANCE: Nanos = Nanos::from_millis(250);
 
-/// Takes every scaled request, in order of their ends.
-pub trait RowSink {
-    /// Why a row could not be taken; collecting goes on, the first error is kept.
-    type Error: Send + 'static;
-
-    /// Takes a row and its output chunks.
-    ///
-    /// # Errors
-    /// When it cannot be stored.
-    fn row(&mut self, scaled: &Scaled) -> Result<(), Self::Error>;
-}
+/// How much of a run a killed process may lose.
+const FLUSH_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Numbers of a run that is going on, for the progress view. Written by the collector only.
 #[derive(Debug, Default)]
@@ -67,7 +60,7 @@ pub struct CollectorSetup<S> {
 }
 
 /// What a run left behind.
-pub struct Collected<S: RowSink> {
+pub struct Collected<S> {
     /// Every request that was begun, in order of their ends.
     pub rows: Vec<RequestRow>,
     /// The axis, with all its anchors.
@@ -75,23 +68,24 @@ pub struct Collected<S: RowSink> {
     /// The sink.
     pub sink: S,
     /// The first error of the sink.
-    pub sink_error: Option<S::Error>,
+    pub sink_error: Option<io::Error>,
     /// Output chunks that came with their requests.
     pub chunks: u64,
     /// Output chunks whose request record never came: only after a ring drop.
     pub orphan_chunks: u64,
 }
 
-struct Collector<S: RowSink> {
+struct Collector<S> {
     setup: CollectorSetup<S>,
     /// Chunks of requests in flight.
     open: HashMap<(u32, u64), Vec<ChunkStamp>>,
     /// Requests that ended after the newest anchor.
     waiting: Vec<(u32, RequestRecord)>,
     next_anchor: Nanos,
+    next_flush: Nanos,
     rows: Vec<RequestRow>,
     chunks: u64,
-    sink_error: Option<S::Error>,
+    sink_error: Option<io::Error>,
 }
 
 /// Collects until the workers have ended. Runs on a thread of its own.
@@ -100,6 +94,7 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
         open: HashMap::new(),
         waiting: Vec::new(),
         next_anchor: Nanos(setup.clock.monotonic().0.saturating_add(ANCHOR_DISTANCE.0)),
+        next_flush: Nanos(0),
         rows: Vec::new(),
         chunks: 0,
         sink_error: None,
@@ -149,6 +144,18 @@ impl<S: RowSink> Collector<S> {
         self.next_anchor = Nanos(now.0.saturating_add(ANCHOR_DISTANCE.0));
         self.setup.timeline.push(self.setup.clock.anchor());
         self.settle(false);
+        if now >= self.next_flush {
+            self.next_flush = Nanos(now.0.saturating_add(FLUSH_EVERY.0));
+            let flushed = self.setup.sink.flush();
+            self.keep_error(flushed);
+        }
+    }
+
+    /// The first error is kept: the ones after it follow from it.
+    fn keep_error(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.sink_error.get_or_insert(error);
+        }
     }
 
     /// Scales what an anchor covers; `all` takes the rest too.
@@ -169,12 +176,11 @@ impl<S: RowSink> Collector<S> {
         self.chunks += chunks.len() as u64;
         let facts = (self.setup.facts)(record.index);
         let scaled = scale(record, &chunks, worker, &self.setup.timeline, facts);
+        let row = scaled.row;
+        let written = self.setup.sink.finished(&row, &scaled.chunks);
+        self.keep_error(written);
         let live = &self.setup.live;
         live.ended.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = self.setup.sink.row(&scaled) {
-            self.sink_error.get_or_insert(error);
-        }
-        let row = scaled.row;
         if row.outcome == Outcome::Ok {
             live.ok.fetch_add(1, Ordering::Relaxed);
         } else if row.outcome.is_failed() {

@@ -144,7 +144,7 @@ mod tests {
         let rows = [request(0, 4, 30), request(1, 6, 40), request(5, 9, 30), request(6, 10, 30)];
         let steady = SteadyState::of(&rows, 2).unwrap();
         assert_eq!(steady.span, Window { start: Nanos(S), end: Nanos(9 * S) });
-        assert_eq!(steady.held_share, 7.0 / 8.0);
+        assert_eq!(Some(steady.held_share), Some(7.0 / 8.0));
         let rates = steady.rates;
         // Three of four seconds of the first, all of the second and third, three of four of the fourth.
         assert_eq!((rates.request_rate, rates.attempt_rate), (Some(3.5 / 8.0), Some(3.5 / 8.0)));
@@ -171,7 +171,7 @@ mod tests {
         let rows = [request(0, 9, 30), request(1, 8, 30), request(2, 7, 30)];
         let steady = SteadyState::of(&rows, 3).unwrap();
         assert_eq!(steady.span, Window { start: Nanos(2 * S), end: Nanos(7 * S) });
-        assert_eq!(steady.held_share, 1.0);
+        assert_eq!(Some(steady.held_share), Some(1.0));
         let parts = 5.0 / 9.0 + 5.0 / 7.0 + 1.0;
         assert_eq!(steady.rates.request_rate, Some(parts / 5.0));
     }

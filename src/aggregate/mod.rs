@@ -5,6 +5,7 @@ pub mod collector;
 pub mod concurrency;
 pub mod counts;
 pub mod rows;
+pub mod sink;
 pub mod summary;
 pub mod tokens;
 pub mod window;

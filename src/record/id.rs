@@ -2,9 +2,10 @@
 //!
 //! A run's name sorts by time as text and is fit for a file name; its random part keeps runs apart that begin in the
 //! same second on several machines. A request's name is sent as `X-Request-Id` and stands in every record, so that a
-//! server's log can be joined with ours. This file reads no clock and no random source: both are arguments.
+//! server's log can be joined with ours. This file reads no clock: the instant is an argument.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 use crate::record::Phase;
 use crate::units::{UnixNanos, calendar};
@@ -20,6 +21,14 @@ impl RunId {
     #[must_use]
     pub fn new(started: UnixNanos, entropy: u32) -> Self {
         Self(format!("{}-{entropy:08x}", calendar::basic(started)))
+    }
+
+    /// The name of a run that begins at `started`, unlike any other.
+    #[must_use]
+    pub fn unique(started: UnixNanos) -> Self {
+        // The keys of a hasher come from the system's random source.
+        let [a, b, c, d, ..] = RandomState::new().hash_one(started.get()).to_le_bytes();
+        Self::new(started, u32::from_le_bytes([a, b, c, d]))
     }
 
     /// The text.
@@ -48,6 +57,14 @@ impl fmt::Display for RunId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_runs_of_one_instant_have_two_names() {
+        let started = UnixNanos::new(1_789_665_664_000_000_000).unwrap();
+        let names: std::collections::HashSet<_> = (0..100).map(|_| RunId::unique(started)).collect();
+        // Equal names among 100 have a probability of one in a million.
+        assert_eq!(names.len(), 100);
+    }
 
     #[test]
     fn names_of_a_run_and_of_its_requests() {

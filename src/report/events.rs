@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Numbers without a width are LEB128, signed ones zigzag-mapped. Stamps are nanoseconds since the run's zero. A chunk
-//! takes about 9 bytes. A request may have several blocks, in order, with blocks of other requests between them; a
-//! request without output has none. Payloads that begin with another byte are of a newer minor version and are
+//! takes about 9 bytes. A request with many chunks has several blocks, one after the other; a request without output has
+//! none. Payloads that begin with another byte are of a newer minor version and are
 //! skipped. A file that ends early, or whose last block was torn, is read up to there ([`Ending`]). Whether a stamp is exact is
 //! in the file (`ends its read`); what a gap means is not.
 
@@ -33,7 +33,7 @@ use crate::aggregate::chunk::OutputChunk;
 use crate::metrics::row::RequestRow;
 use crate::record::{OutputKind, Phase};
 
-pub use self::read::{Block, Ending, EventsError, EventsReader, RunEvents};
+pub use self::read::{Block, Ending, EventsError, EventsReader, RunEvents, populations};
 
 /// First bytes of the file.
 const MAGIC: &[u8; 8] = b"HSEVENTS";
@@ -97,7 +97,7 @@ impl<W: Write> EventsWriter<W> {
         Ok(Self { out, payload: Vec::new(), blocks: 0, chunks: 0 })
     }
 
-    /// Writes chunks of a request, in order of arrival: all of them at its end, or some whenever memory asks for it.
+    /// Writes all chunks of a request, in order of arrival.
     ///
     /// # Errors
     /// Those of the underlying writer.

@@ -242,6 +242,14 @@ impl PartFile {
         &self.target
     }
 
+    /// Opens what was flushed so far for reading.
+    ///
+    /// # Errors
+    /// The system's reasons.
+    pub fn reopen(&self) -> io::Result<File> {
+        File::open(&self.part)
+    }
+
     /// Makes a file outside the run's directory durable under its final name.
     ///
     /// # Errors

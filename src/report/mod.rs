@@ -1,6 +1,5 @@
-//! Documents of a run: the only room that defines serialized forms.
-//!
-//! Input is what `aggregate` computed; a record never gets here. Each file has one form: [`files`] puts them on disk.
+//! Versioned documents and what people read: the only room that defines serialized forms. It sees rows and summaries,
+//! never a record. Each file of a run has one form; [`files`] puts them on disk.
 
 pub mod anvil;
 pub mod document;
@@ -8,8 +7,9 @@ pub mod events;
 pub mod files;
 pub mod host;
 pub mod ordered;
+pub mod recorder;
 pub mod requests;
-pub mod sink;
+pub mod saved;
 pub mod terminal;
 pub mod utc;
 pub mod validity;

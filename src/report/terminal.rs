@@ -108,9 +108,9 @@ impl Page {
 }
 
 fn head(page: &mut Page, document: &RunDocument) {
-    let title = page.style.paint(Ink::Strong, &document.tool.name);
+    let title = page.style.paint(Ink::Strong, &clean(&document.tool.name));
     let run = page.style.paint(Ink::Dim, &format!("run {}", clean(&document.run_id)));
-    page.line(&format!("{title} {}  {run}", document.tool.version));
+    page.line(&format!("{title} {}  {run}", clean(&document.tool.version)));
     page.gap();
     for line in asked(document, page.style) {
         page.line(&line);

@@ -220,9 +220,10 @@ fn stamps(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
 }
 
 fn is_clock_wrong(drift_ppm: f64, over: Nanos) -> bool {
-    let error_ns = (drift_ppm * 1e-6 * over.as_secs_f64() * 1e9).abs();
+    // A part per million is a microsecond a second.
+    let error_us = (drift_ppm * over.as_secs_f64()).abs();
     // Written so that a drift that is no number counts as wrong.
-    !(drift_ppm.abs() <= MAX_DRIFT_PPM || error_ns <= MIN_CLOCK_ERROR.as_millis_f64() * 1e6)
+    !(drift_ppm.abs() <= MAX_DRIFT_PPM || error_us <= MIN_CLOCK_ERROR.as_micros_f64())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]

@@ -1,10 +1,10 @@
 //! After the last packet: summary, documents, files, what a person sees, and the exit code.
 
-use std::io::{BufReader, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
+use crate::aggregate::summary::{Facts, Summary};
 use crate::clock::Timeline;
 use crate::config::spec::{OutputFormat, RunSpec};
 use crate::error::RunError;
@@ -15,10 +15,9 @@ use crate::record::RunId;
 use crate::report::anvil::encode::to_string;
 use crate::report::anvil::{self, Artifact};
 use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts};
-use crate::report::events::{RequestKey, RunEvents};
-use crate::report::files::{FilesError, PartFile, RunDir, RunFile, locate};
+use crate::report::files::{FilesError, PartFile, RunFile};
 use crate::report::host::{Host, Tool};
-use crate::report::sink::FileSink;
+use crate::report::recorder::RunRecorder;
 use crate::report::terminal::layout::Style;
 use crate::report::terminal::{self, FilesNote};
 use crate::report::validity::{self, ClockFacts, InstrumentFacts, Verdict, WorkerFacts};
@@ -32,8 +31,7 @@ pub(super) struct Inputs<'a> {
     pub(super) target: &'a Target,
     pub(super) plan: &'a Arc<Plan>,
     pub(super) run_id: &'a RunId,
-    pub(super) measured: Measured<FileSink>,
-    pub(super) dir: RunDir,
+    pub(super) measured: Measured<RunRecorder>,
     pub(super) beside: Option<PartFile>,
 }
 
@@ -45,23 +43,24 @@ pub(super) struct Finish {
 
 /// Computes and writes every document.
 pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
-    let Inputs { spec, target, plan, run_id, measured, dir, beside } = inputs;
+    let Inputs { spec, target, plan, run_id, measured, beside } = inputs;
     let instrument = instrument(spec, &measured);
     let Measured { collected, began, ended, interrupted, .. } = measured;
     let (rows, timeline) = (collected.rows, collected.timeline);
-    let failed_to = |e: std::io::Error| {
-        RunError::Results(FilesError::of("write", &dir.path().join(RunFile::Requests.name()), e))
+    let unwritten = |e: std::io::Error| {
+        RunError::Results(FilesError::of("write", Path::new(RunFile::Requests.name()), e))
     };
-    let mut parts = collected.sink.close().map_err(failed_to)?;
     if let Some(error) = collected.sink_error {
-        return Err(failed_to(error));
+        return Err(unwritten(error));
     }
+    let recorded = collected.sink.close().map_err(RunError::Results)?;
     let facts = Facts {
         planned: plan.requests(),
         asked_concurrency: Some(spec.load.concurrency),
         stop: interrupted.then(|| timeline.at(ended)),
     };
-    let summary = summarise(&rows, facts, dir.path())?;
+    let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
+    let summary = Summary::of(&rows, &chunks, facts);
     let started = UnixNanos::at(timeline.unix_at(timeline.at(began)).0);
     let finished = UnixNanos::at(timeline.unix_at(timeline.at(ended)).0);
     let artifact = Artifact::of(
@@ -90,11 +89,11 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         instrument: &instrument,
         reference_ok: Some(artifact.completed() as u64),
     });
-    let artifact = to_string(&artifact).map_err(|e| failed_to(e.into()))?;
-    let json = document.to_json().map_err(|e| failed_to(e.into()))?;
-    parts.push(written(&dir, RunFile::Artifact, &artifact)?);
-    parts.push(written(&dir, RunFile::Run, &json)?);
-    dir.finish(parts).map_err(RunError::Results)?;
+    let artifact = to_string(&artifact).map_err(|e| unwritten(e.into()))?;
+    let json = document.to_json().map_err(|e| unwritten(e.into()))?;
+    recorded
+        .finish(&[(RunFile::Artifact, artifact.as_bytes()), (RunFile::Run, json.as_bytes())])
+        .map_err(RunError::Results)?;
     if let Some(mut file) = beside {
         let path = file.target().to_owned();
         file.write_all(artifact.as_bytes())
@@ -144,30 +143,6 @@ pub(super) fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The summary, with the chunks read back from the file that any later report reads too: one computation for both.
-fn summarise(rows: &[RequestRow], facts: Facts, dir: &Path) -> Result<Summary, RunError> {
-    let mut chunks = ChunkPopulations::new(rows, &facts);
-    let place = locate(dir, RunFile::Events);
-    let unreadable =
-        |e: std::io::Error| RunError::Results(FilesError::of("read", &dir.join(RunFile::Events.name()), e));
-    if let Some(place) = place {
-        let file = std::fs::File::open(&place.path).map_err(unreadable)?;
-        let events =
-            RunEvents::read(BufReader::new(file)).map_err(|e| unreadable(std::io::Error::other(e)))?;
-        for row in rows {
-            chunks.add(row, events.of(RequestKey::of(row)));
-        }
-    }
-    Ok(Summary::of(rows, &chunks, facts))
-}
-
-fn written(dir: &RunDir, file: RunFile, text: &str) -> Result<PartFile, RunError> {
-    let mut part = dir.part(file).map_err(RunError::Results)?;
-    part.write_all(text.as_bytes())
-        .map_err(|e| RunError::Results(FilesError::of("write", &dir.path().join(file.name()), e)))?;
-    Ok(part)
-}
-
 fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
     PlanFacts {
         driven: Loop::Closed,
@@ -181,7 +156,7 @@ fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
 }
 
 /// What the run knows about its own instrument beside the rows.
-fn instrument(spec: &RunSpec, measured: &Measured<FileSink>) -> InstrumentFacts {
+fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFacts {
     let timeline = &measured.collected.timeline;
     let drops = measured.health.iter().flatten().map(|h| h.ring_drops).sum();
     let lost_workers = measured.health.iter().filter(|h| h.is_none()).count() as u64;

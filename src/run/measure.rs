@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, RowSink, collect};
+use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect};
 use crate::aggregate::rows::RequestFacts;
+use crate::aggregate::sink::RowSink;
 use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
@@ -50,7 +51,7 @@ pub struct Measurement<'a, S> {
 }
 
 /// What came out of it.
-pub struct Measured<S: RowSink> {
+pub struct Measured<S> {
     /// Rows, axis, sink.
     pub collected: Collected<S>,
     /// One per worker; `None` for one that panicked.

@@ -8,8 +8,6 @@ pub mod progress;
 pub mod sim_child;
 pub mod target;
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,8 +22,8 @@ use crate::error::RunError;
 use crate::exit::Exit;
 use crate::plan::{Plan, describe};
 use crate::record::{Phase, RunId};
-use crate::report::files::{PartFile, RunDir};
-use crate::report::sink::FileSink;
+use crate::report::files::PartFile;
+use crate::report::recorder::RunRecorder;
 use crate::run::cores::Cores;
 use crate::run::finish::Finish;
 use crate::run::measure::{Measurement, Signals};
@@ -52,16 +50,16 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     }
     let clock = Clock::new();
     let first = clock.anchor();
-    let run_id = RunId::new(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)), entropy());
+    let run_id = RunId::unique(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)));
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
-    let dir = RunDir::create(&dir_path, spec.output.overwrite).map_err(RunError::Files)?;
+    let sink =
+        RunRecorder::open(&dir_path, spec.output.overwrite, run_id.clone()).map_err(RunError::Files)?;
     let beside =
         spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
 
     let target = target::prepare(&mut spec, &cores.control)?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;
-    let sink = FileSink::create(&dir, run_id.clone()).map_err(RunError::Files)?;
     let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -93,7 +91,6 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         plan: &plan,
         run_id: &run_id,
         measured,
-        dir,
         beside,
     })?;
     finish::show(&spec, &document, &dir_path)?;
@@ -149,11 +146,4 @@ fn renderer(plan: &Arc<Plan>, template: RequestTemplate, run_id: RunId) -> Box<d
         // A template that was made renders every body; an id of ours is a valid field value.
         template.render(&id, &body).unwrap_or_default()
     })
-}
-
-/// 32 bits that differ between runs that begin in the same second: the standard library seeds its hashers from the
-/// system.
-fn entropy() -> u32 {
-    let bits = RandomState::new().build_hasher().finish();
-    u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0)
 }

@@ -60,7 +60,7 @@ pub(crate) fn observe_with<'a>(parser: &mut Parser, pieces: impl IntoIterator<It
         error = result.err();
     }
     assert_eq!(parser.comments(), said.comments.len() as u64);
-    let Tail { pending, block_open, unterminated, last_event_id } = parser.finish();
+    let Tail { pending, error: _, block_open, unterminated, last_event_id } = parser.finish();
     Observed {
         said,
         error,

@@ -12,6 +12,8 @@ use super::{
     MAX_PAYLOAD_BYTES, RequestKey, TAG_CHUNKS, TAG_END, VERSION,
 };
 use crate::aggregate::chunk::OutputChunk;
+use crate::aggregate::summary::{ChunkPopulations, Facts};
+use crate::metrics::row::RequestRow;
 use crate::units::Nanos;
 
 /// Why a file cannot be read as `events.bin` at all.
@@ -57,7 +59,7 @@ pub enum Ending {
 pub struct Block {
     /// The request.
     pub key: RequestKey,
-    /// In order of arrival; the request may have earlier and later blocks.
+    /// In order of arrival; those of a long request go on in the next block.
     pub chunks: Vec<OutputChunk>,
 }
 
@@ -76,6 +78,36 @@ pub struct EventsReader<R> {
 pub struct RunEvents {
     chunks: HashMap<RequestKey, Vec<OutputChunk>>,
     ending: Ending,
+}
+
+/// Gathers what a summary needs of the chunks, request by request: memory does not grow with the chunks of the run.
+/// Chunks of a request without a row (it had not ended when the process did) are left out.
+///
+/// # Errors
+/// Those of the underlying reader; a file that is cut or damaged counts as far as it goes.
+pub fn populations<R: Read>(
+    reader: &mut EventsReader<R>,
+    rows: &[RequestRow],
+    facts: &Facts,
+) -> io::Result<(ChunkPopulations, Ending)> {
+    let mut found = ChunkPopulations::new(rows, facts);
+    let mut waiting: HashMap<RequestKey, &RequestRow> =
+        rows.iter().map(|row| (RequestKey::of(row), row)).collect();
+    let mut next = reader.next_block()?;
+    while let Some(Block { key, mut chunks }) = next.take() {
+        next = reader.next_block()?;
+        while let Some(more) = next.take_if(|block| block.key == key) {
+            chunks.extend(more.chunks);
+            next = reader.next_block()?;
+        }
+        if let Some(row) = waiting.remove(&key) {
+            found.add(row, &chunks);
+        }
+    }
+    for row in waiting.into_values() {
+        found.add(row, &[]);
+    }
+    Ok((found, reader.ending().unwrap_or(Ending::Cut { offset: reader.offset })))
 }
 
 impl RunEvents {

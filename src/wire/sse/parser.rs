@@ -601,7 +601,7 @@ mod tests {
     #[test]
     fn the_end_shows_what_the_standard_discards() {
         type Expected<'a> = (Option<(&'a [u8], &'a [u8], &'a [u8])>, bool, &'a [u8], &'a [u8]);
-        let cases: [(&[u8], Expected<'_>); 12] = [
+        let cases: [(&[u8], Expected<'_>); 14] = [
             (b"", (None, false, b"", b"")),
             (b"data: [DONE]\n", (Some((b"", b"[DONE]", b"")), true, b"", b"")),
             (b"data: [DONE]\r", (Some((b"", b"[DONE]", b"")), true, b"", b"")),
@@ -612,6 +612,8 @@ mod tests {
             (b"id: 1\ndata: a\nid: \0", (Some((b"", b"a", b"1")), true, b"id: \0", b"1")),
             (b"event: t\nid: 3\n", (None, false, b"", b"3")),
             (b"{\"error\":\"down\"}", (None, false, b"{\"error\":\"down\"}", b"")),
+            (b"error: {}\n", (None, false, b"", b"")),
+            (b"error: {}", (None, false, b"error: {}", b"")),
             (b"\xef", (None, false, b"\xef", b"")),
             (b"\xef\xbb", (None, false, b"\xef\xbb", b"")),
         ];
@@ -619,7 +621,8 @@ mod tests {
             let mut parser = Parser::default();
             parser.feed(stream, &mut Log::default()).unwrap();
             let pending = pending.map(|(event, data, id)| Event { event, data, id });
-            let expected = Tail { pending, block_open, unterminated, last_event_id };
+            let error = unterminated.strip_prefix(b"error: ");
+            let expected = Tail { pending, error, block_open, unterminated, last_event_id };
             assert_eq!(parser.finish(), expected);
             assert_eq!(parser.finish(), expected, "asking changes nothing");
         }

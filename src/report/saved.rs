@@ -1,0 +1,168 @@
+//! A saved run, read back: to render it again, or to see what a killed process left behind.
+//!
+//! `.part` files are read as far as they go, and what is missing is said in words. No file is believed: sizes are
+//! bounded, and damage is an answer, not a panic.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
+use crate::metrics::row::RequestRow;
+use crate::report::document::{DocumentError, RunDocument};
+use crate::report::events::{Ending, EventsError, EventsReader, populations};
+use crate::report::files::{RunFile, locate};
+use crate::report::requests::read::{ReadError, read_rows};
+use crate::units::{Nanos, display};
+
+/// Longest `run.json` that is read. Its size does not depend on the number of requests; 64 workers take some kilobytes.
+pub const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A saved run.
+#[derive(Debug, Clone)]
+pub struct SavedRun {
+    /// Every request of which there is a line.
+    pub rows: Vec<RequestRow>,
+    /// The document; `None` when the run did not get that far.
+    pub document: Option<RunDocument>,
+    /// What is missing, one sentence each; none for a finished run.
+    pub missing: Vec<String>,
+    dir: PathBuf,
+}
+
+/// Why a directory is no saved run.
+#[derive(Debug, Error)]
+pub enum SavedError {
+    /// There is no `requests.jsonl`, finished or not.
+    #[error("{} holds no run: there is no {}", dir.display(), RunFile::Requests.name())]
+    NoRun {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("{}: {source}", path.display())]
+    Requests {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ReadError,
+    },
+    /// A file is not what its name says.
+    #[error("{}: {source}", path.display())]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: EventsError,
+    },
+    /// A file is not what its name says.
+    #[error("{}: {source}", path.display())]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: DocumentError,
+    },
+}
+
+impl SavedRun {
+    /// Reads the lines and the document of a run.
+    ///
+    /// # Errors
+    /// [`SavedError`].
+    pub fn open(dir: &Path) -> Result<Self, SavedError> {
+        let lines =
+            locate(dir, RunFile::Requests).ok_or_else(|| SavedError::NoRun { dir: dir.to_owned() })?;
+        let mut missing = Vec::new();
+        let path = lines.path;
+        let rows = read_rows(BufReader::new(open(&path)?))
+            .map_err(|source| SavedError::Requests { path: path.clone(), source })?;
+        if lines.partial {
+            missing.push("the run did not finish: requests that had not ended are not recorded".to_owned());
+        }
+        if let Some(line) = rows.cut_line {
+            missing.push(format!("line {line} of {} is cut", RunFile::Requests.name()));
+        }
+        let document = read_document(dir)?;
+        if document.is_none() {
+            let name = RunFile::Run.name();
+            missing.push(format!(
+                "there is no {name}: what was asked for and the instrument's facts are unknown"
+            ));
+        }
+        Ok(Self { rows: rows.rows, document, missing, dir: dir.to_owned() })
+    }
+
+    /// What the document says that the rows do not; without a document, the run as far as it went.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        let measured = self.rows.iter().filter(|row| row.phase != crate::record::Phase::Warmup);
+        let Some(document) = &self.document else {
+            return Facts { planned: measured.fold(0, |n, _| n + 1), ..Facts::default() };
+        };
+        let stopped = document.window.as_ref().filter(|window| window.drain_s.is_some());
+        Facts {
+            planned: document.counts.planned,
+            asked_concurrency: Some(document.spec.load.concurrency),
+            stop: stopped.map(|window| Nanos(window.end_ns)),
+        }
+    }
+
+    /// Computes the summary again. What is missing of the chunks is added to [`SavedRun::missing`].
+    ///
+    /// # Errors
+    /// [`SavedError`]. A damaged tail of `events.bin` is no error.
+    pub fn summary(&mut self) -> Result<Summary, SavedError> {
+        let facts = self.facts();
+        let Some(located) = locate(&self.dir, RunFile::Events) else {
+            self.missing.push(format!("there is no {}: gaps are unknown", RunFile::Events.name()));
+            return Ok(Summary::of(&self.rows, &ChunkPopulations::new(&self.rows, &facts), facts));
+        };
+        let path = located.path;
+        let failed = |source| SavedError::Events { path: path.clone(), source };
+        let mut reader = EventsReader::new(BufReader::new(open(&path)?)).map_err(failed)?;
+        let (chunks, ending) =
+            populations(&mut reader, &self.rows, &facts).map_err(|e| failed(EventsError::Io(e)))?;
+        let name = RunFile::Events.name();
+        match ending {
+            Ending::Complete => {}
+            Ending::Cut { offset } => {
+                self.missing.push(format!("{name} ends early, at byte {}", display::whole(offset)));
+            }
+            Ending::Damaged { offset, reason } => {
+                self.missing.push(format!("{name} is damaged at byte {}: {reason}", display::whole(offset)));
+            }
+        }
+        Ok(Summary::of(&self.rows, &chunks, facts))
+    }
+}
+
+fn open(path: &Path) -> Result<File, SavedError> {
+    File::open(path).map_err(|source| SavedError::Io { path: path.to_owned(), source })
+}
+
+fn read_document(dir: &Path) -> Result<Option<RunDocument>, SavedError> {
+    let Some(located) = locate(dir, RunFile::Run) else { return Ok(None) };
+    let path = located.path;
+    let failed = |source| SavedError::Io { path: path.clone(), source };
+    if fs::metadata(&path).map_err(failed)?.len() > MAX_DOCUMENT_BYTES {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "larger than any run document")));
+    }
+    let text = fs::read_to_string(&path).map_err(failed)?;
+    match RunDocument::from_json(&text) {
+        Ok(document) => Ok(Some(document)),
+        // A document that was being written when the process ended.
+        Err(_) if located.partial => Ok(None),
+        Err(source) => Err(SavedError::Document { path, source }),
+    }
+}

@@ -1,0 +1,126 @@
+//! What a saved run says, computed again: by our own code from the files, to the last digit, and by a second, tiny
+//! implementation from the raw lines.
+
+use std::io::BufReader;
+
+use hammerscale::aggregate::summary::{ChunkPopulations, Summary};
+use hammerscale::report::events::{Ending, EventsWriter, RequestKey, RunEvents, events_jsonl};
+use hammerscale::report::requests::RequestsWriter;
+use hammerscale::report::requests::read::read_rows;
+use serde_json::Value;
+
+use crate::fixture::{self, Run};
+
+pub(crate) fn requests_jsonl(run: &Run) -> Vec<u8> {
+    let mut writer = RequestsWriter::new(Vec::new(), run.id());
+    for row in &run.rows {
+        writer.write(row).unwrap();
+    }
+    writer.into_inner()
+}
+
+pub(crate) fn events_bin(run: &Run) -> Vec<u8> {
+    let mut writer = EventsWriter::new(Vec::new()).unwrap();
+    for (row, chunks) in run.rows.iter().zip(&run.chunks) {
+        writer.write(RequestKey::of(row), chunks).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn a_saved_run_gives_the_same_document_to_the_last_digit() {
+    for run in
+        [fixture::normal(), fixture::empty(), fixture::one_sample(), fixture::all_failed(), fixture::wide()]
+    {
+        let rows = read_rows(BufReader::new(&requests_jsonl(&run)[..])).unwrap();
+        assert_eq!(rows.cut_line, None);
+        let events = RunEvents::read(&events_bin(&run)[..]).unwrap();
+        assert_eq!(events.ending(), Ending::Complete);
+        let mut populations = ChunkPopulations::new(&rows.rows, &run.facts);
+        for row in &rows.rows {
+            populations.add(row, events.of(RequestKey::of(row)));
+        }
+        let again = Summary::of(&rows.rows, &populations, run.facts);
+        assert_eq!(again, run.summary());
+        assert_eq!(run.document_of(&again).to_json().unwrap(), run.document().to_json().unwrap());
+    }
+}
+
+/// The definitions of the run document's specification, written down once more over JSON values.
+#[test]
+fn a_second_implementation_agrees_with_the_document() {
+    let run = fixture::normal();
+    let text = String::from_utf8(requests_jsonl(&run)).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let document: Value = serde_json::from_str(&run.document().to_json().unwrap()).unwrap();
+    let measured: Vec<&Value> = lines.iter().filter(|l| l["phase"] != "warmup").collect();
+    let ok: Vec<&Value> = measured.iter().copied().filter(|l| l["outcome"] == "ok").collect();
+    assert_eq!((measured.len(), ok.len()), (60, 58));
+
+    let since = |line: &Value, later: &str, earlier: &str| {
+        Some((line[later].as_i64()? - line[earlier].as_i64()?) as f64 / 1e6)
+    };
+    let mut checked = 0;
+    for (metric, later, earlier) in [
+        ("time_to_first_byte_ms", "first_byte_ns", "send_start_ns"),
+        ("time_to_first_event_ms", "first_event_ns", "send_start_ns"),
+        ("time_to_first_output_ms", "first_output_ns", "send_start_ns"),
+        ("ttft_ms", "first_content_ns", "send_start_ns"),
+        ("time_to_last_output_ms", "last_output_ns", "send_start_ns"),
+        ("e2e_ms", "terminal_ns", "send_start_ns"),
+        ("e2e_from_due_ms", "terminal_ns", "due_ns"),
+        ("generation_ms", "terminal_ns", "first_output_ns"),
+        ("send_lag_ms", "send_start_ns", "due_ns"),
+        ("request_write_ms", "send_end_ns", "send_start_ns"),
+    ] {
+        let mut values: Vec<f64> = ok.iter().filter_map(|l| since(l, later, earlier)).collect();
+        values.sort_by(f64::total_cmp);
+        let block = &document["metrics"][metric];
+        assert_eq!(block["count"], values.len(), "{metric}");
+        for (name, thousandths) in
+            [("p1", 10), ("p50", 500), ("p75", 750), ("p99", 990), ("p99_9", 999), ("max", 1000)]
+        {
+            let rank = (thousandths * values.len()).div_ceil(1000);
+            assert_eq!(block[name], values[rank - 1], "{metric} {name}");
+            checked += 1;
+        }
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!((block["mean"].as_f64().unwrap() - mean).abs() < 1e-9 * mean, "{metric}");
+    }
+    assert_eq!(checked, 60);
+
+    let number = |line: &Value, key: &str| line[key].as_i64().unwrap();
+    let start = measured.iter().map(|l| number(l, "due_ns")).min().unwrap();
+    let end = measured.iter().map(|l| number(l, "end_ns")).max().unwrap();
+    let seconds = (end - start) as f64 / 1e9;
+    assert_eq!(document["window"]["measured_s"], seconds);
+    assert_eq!(document["rates"]["request_rate"], 58.0 / seconds);
+    let output: i64 = ok.iter().map(|l| number(l, "output_tokens")).sum();
+    assert_eq!(document["rates"]["output_tok_s"], output as f64 / seconds);
+}
+
+#[test]
+fn the_audit_lines_hold_every_output_chunk() {
+    let run = fixture::normal();
+    let events = RunEvents::read(&events_bin(&run)[..]).unwrap();
+    let mut text = Vec::new();
+    events_jsonl(&run.rows, &events, &mut text).unwrap();
+    let lines: Vec<Value> =
+        String::from_utf8(text).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let measured: Vec<_> =
+        run.rows.iter().zip(&run.chunks).filter(|(row, _)| row.phase.name() != "warmup").collect();
+    assert_eq!(lines.len(), measured.len());
+    for (line, (row, chunks)) in lines.iter().zip(measured) {
+        assert_eq!(line["request_index"], row.request_index);
+        let (at, exact) = (line["at_ns"].as_array().unwrap(), line["exact"].as_array().unwrap());
+        assert_eq!((at.len(), exact.len()), (chunks.len(), chunks.len()));
+        assert_eq!(
+            exact.iter().filter(|e| **e == false).count(),
+            chunks.iter().filter(|c| !c.ends_read).count()
+        );
+        if let Some(first) = row.at.first_output {
+            assert_eq!(at.first().unwrap(), first.0);
+            assert_eq!(at.last().unwrap(), row.at.last_output.unwrap().0);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! One line per warning: what makes it come, and that nothing else does.
+
+use hammerscale::config::spec::SimSpec;
+use hammerscale::record::Outcome;
+use hammerscale::report::warnings::Code;
+
+use crate::fixture::{self, Run};
+
+fn codes(run: &Run) -> Vec<(String, String)> {
+    run.document().warnings.into_iter().map(|w| (w.code, w.text)).collect()
+}
+
+/// 200 good answers, none of them remarkable.
+fn quiet() -> Run {
+    let mut run = fixture::one_sample();
+    let (row, chunks) = (run.rows[0].clone(), run.chunks[0].clone());
+    run.rows = (0..200).map(|_| row.clone()).collect();
+    run.chunks = (0..200).map(|_| chunks.clone()).collect();
+    for row in &mut run.rows {
+        (row.output_tokens, row.usage.prompt_tokens, row.role_chunk_first) = (Some(64), Some(512), false);
+    }
+    run.reference_ok = Some(200);
+    run
+}
+
+#[test]
+fn a_quiet_run_has_no_warning() {
+    assert_eq!(codes(&quiet()), []);
+}
+
+#[test]
+fn each_warning_comes_alone_and_with_its_figures() {
+    type Change = fn(&mut Run);
+    let table: [(Code, Change, &str); 12] = [
+        (
+            Code::OutputLength,
+            |run| run.rows.iter_mut().for_each(|r| r.output_tokens = Some(32)),
+            "6,400 output tokens received of 12,800 asked for (50.0%); 200 answers",
+        ),
+        (
+            Code::OutputLength,
+            |run| run.rows.iter_mut().for_each(|r| r.output_tokens = Some(65)),
+            "13,000 output tokens received of 12,800 asked for (102%)",
+        ),
+        (
+            Code::PromptLength,
+            |run| run.rows.iter_mut().for_each(|r| r.usage.prompt_tokens = Some(500)),
+            "100,000 prompt tokens where 102,400 were asked for (97.7%)",
+        ),
+        (
+            Code::CachedShare,
+            |run| run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(26)),
+            "5.08%",
+        ),
+        (
+            Code::RepeatedPrompts,
+            |run| (run.plan.repeats, run.plan.distinct_prompts) = (1, 199),
+            "1 prompt had",
+        ),
+        (
+            Code::FewSamples,
+            |run| {
+                run.rows.truncate(99);
+                run.chunks.truncate(99);
+                run.reference_ok = Some(99);
+            },
+            "99 samples",
+        ),
+        (
+            Code::Redirects,
+            |run| {
+                run.rows[0].outcome = Outcome::Redirect;
+                run.reference_ok = Some(199);
+            },
+            "1 answer of 200",
+        ),
+        (Code::RoleChunkFirst, |run| run.rows[3].role_chunk_first = true, "1 of 200 answers"),
+        (
+            Code::NoUsage,
+            |run| run.rows[3].output_token_source = hammerscale::metrics::row::TokenSource::ContentChunks,
+            "1 of 200 answers",
+        ),
+        (
+            Code::MultiTokenChunks,
+            |run| run.rows.iter_mut().for_each(|r| r.counters.output_chunks = 32),
+            "1.97 tokens",
+        ),
+        (Code::SimulatedTarget, |run| run.spec.target.sim = Some(SimSpec::default()), "simulator"),
+        (Code::ReferenceCountsDiffer, |run| run.reference_ok = Some(198), "counts 198 requests"),
+    ];
+    for (code, change, figures) in table {
+        let mut run = quiet();
+        change(&mut run);
+        let found = codes(&run);
+        assert_eq!(found.iter().map(|(c, _)| c.as_str()).collect::<Vec<_>>(), [code.name()], "{found:?}");
+        assert!(found[0].1.contains(figures), "{found:?}");
+        assert!(!found[0].1.ends_with('.'), "{found:?}");
+    }
+    for code in Code::ALL {
+        assert!(table.iter().any(|(tested, _, _)| *tested == code), "{code:?} is not tested");
+    }
+}
+
+#[test]
+fn limits_are_not_crossed_by_standing_on_them() {
+    let mut run = quiet();
+    for row in &mut run.rows {
+        row.requested_max_tokens = Some(100);
+        row.output_tokens = Some(101);
+        row.counters.output_chunks = 100;
+        row.usage.prompt_tokens = Some(512);
+        row.usage.cached_tokens = Some(25);
+    }
+    assert_eq!(codes(&run), []);
+    run.spec.prompt.unique = false;
+    run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(512));
+    (run.plan.repeats, run.plan.distinct_prompts) = (199, 1);
+    assert_eq!(codes(&run), [], "repetition is no finding where it was asked for");
+}
