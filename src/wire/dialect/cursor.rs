@@ -36,42 +36,62 @@ impl<'a> Cursor<'a> {
         self.not_a_number
     }
 
+    /// Whether a byte beyond ASCII may have been among those looked at. Never wrong when it says no.
+    pub(super) const fn beyond_ascii(&self) -> bool {
+        self.high & HIGH_BITS != 0
+    }
+
     /// The byte at the cursor; 0, which is no byte of JSON outside a string, at the end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn peek(&self) -> u8 {
         self.data.get(self.pos).copied().unwrap_or(0)
     }
 
-    /// Goes past the white space between tokens.
-    #[inline]
+    /// Goes past the white space between tokens. Most servers send none, so one comparison has to tell.
+    #[inline(always)]
     pub(super) fn skip_space(&mut self) {
-        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
-            self.pos += 1;
+        if self.peek() <= b' ' {
+            self.skip_spaces();
         }
     }
 
     /// Goes past `byte`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn eat(&mut self, byte: u8) -> Option<()> {
         self.eat_if(byte).then_some(())
     }
 
     /// Goes past `byte` if it is there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn eat_if(&mut self, byte: u8) -> bool {
-        let there = self.peek() == byte;
-        self.pos += usize::from(there);
-        there
+        if self.peek() == byte {
+            self.pos += 1;
+            return true;
+        }
+        false
     }
 
     /// Goes past `text` if it is there. `text` is a constant everywhere, so this is a load and a comparison.
-    #[inline]
+    #[inline(always)]
     pub(super) fn eat_text(&mut self, text: &[u8]) -> bool {
         let there = self.data.get(self.pos..self.pos + text.len()) == Some(text);
         if there {
             self.pos += text.len();
         }
         there
+    }
+
+    /// The next eight bytes, to look for a key among many with one load; `None` near the end.
+    #[inline(always)]
+    pub(super) fn window(&self) -> Option<u64> {
+        self.data.get(self.pos..self.pos + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Goes past `text` if it is there; `window` is what [`window`](Self::window) returned at this position.
+    /// With a constant text almost every miss is one comparison of registers.
+    #[inline(always)]
+    pub(super) fn eat_key(&mut self, window: u64, text: &'static [u8], head: Head) -> bool {
+        window & head.mask == head.bytes && self.eat_text(text)
     }
 
     /// Goes past the colon after a key.
@@ -82,33 +102,43 @@ impl<'a> Cursor<'a> {
     }
 
     /// Before the first member of an object or array: `true` when there is one, `false` when it closes at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn first(&mut self, close: u8) -> bool {
         self.skip_space();
         !self.eat_if(close)
     }
 
     /// After a member of an object or array: `true` when another one follows, `false` when it closes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, close: u8) -> Option<bool> {
         self.skip_space();
-        if self.eat_if(b',') {
+        let byte = self.peek();
+        if byte == b',' {
+            self.pos += 1;
             self.skip_space();
             return Some(true);
         }
-        self.eat(close).map(|()| false)
+        self.pos += 1;
+        (byte == close).then_some(false)
     }
 
     /// Goes past `null` if it is there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn null(&mut self) -> bool {
         self.eat_text(b"null")
     }
 
     /// A string that begins at the cursor: the bytes between its quotes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
+        self.string_body()
+    }
+
+    /// The rest of a string whose opening quote was passed already: the bytes up to its closing quote, which is
+    /// passed too.
+    #[inline(always)]
+    pub(super) fn string_body(&mut self) -> Option<&'a [u8]> {
         let start = self.pos;
         loop {
             match self.string_stop()? {
@@ -124,7 +154,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string without escapes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn plain_string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let start = self.pos;
@@ -155,7 +185,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes past any value.
-    #[inline]
+    #[inline(always)]
     pub(super) fn skip_value(&mut self) -> Option<()> {
         match self.peek() {
             b'"' => self.string().map(|_| ()),
@@ -172,27 +202,34 @@ impl<'a> Cursor<'a> {
         if self.pos != self.data.len() {
             return None;
         }
-        if self.high & HIGH_BITS != 0 {
+        if self.beyond_ascii() {
             std::str::from_utf8(self.data).ok()?;
         }
         Some(())
     }
 
     /// Goes to the next byte of a string that is a quote, a backslash or a control character, and returns it.
-    #[inline]
+    #[inline(always)]
     fn string_stop(&mut self) -> Option<u8> {
-        while let Some(word) = self.data.get(self.pos..).and_then(<[u8]>::first_chunk::<8>) {
+        for word in self.data.get(self.pos..)?.as_chunks::<8>().0 {
             let word = u64::from_le_bytes(*word);
             self.high |= word;
             let stops = string_stops(word);
             if stops != 0 {
-                // At most 7, so the conversion cannot fail; zero would only mean that the fallback decides.
+                // Eight bytes have no place beyond 7, so the conversion cannot fail.
                 self.pos += usize::try_from(stops.trailing_zeros() / 8).unwrap_or(0);
                 return self.data.get(self.pos).copied();
             }
             self.pos += 8;
         }
         self.string_stop_near_the_end()
+    }
+
+    #[cold]
+    fn skip_spaces(&mut self) {
+        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.pos += 1;
+        }
     }
 
     fn string_stop_near_the_end(&mut self) -> Option<u8> {
@@ -266,6 +303,11 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn digits(&mut self) -> Option<()> {
         let start = self.pos;
+        while let Some(word) = self.data.get(self.pos..self.pos + 8).and_then(<[u8]>::first_chunk::<8>)
+            && all_digits(u64::from_le_bytes(*word))
+        {
+            self.pos += 8;
+        }
         while self.peek().is_ascii_digit() {
             self.pos += 1;
         }
@@ -332,15 +374,47 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// The high bit of every byte of `word` that is a quote, a backslash or below 0x20. Bytes above the lowest such
 /// byte may be marked wrongly (the borrow of the subtraction runs upwards); the lowest mark is exact.
-/// The zero-byte test is the one of H. S. Warren, Hacker's Delight, section 6-1.
+/// The test of a byte against a bound is the one of S. E. Anderson's Bit Twiddling Hacks ("hasless"). Exchanging
+/// 0x20 and 0x22 first puts the quote next to the control characters, so that one bound serves for both.
 #[inline]
 const fn string_stops(word: u64) -> u64 {
-    let quotes = word ^ (LOW_BITS * b'"' as u64);
+    let quotes_and_controls = word ^ (LOW_BITS * 2);
     let backslashes = word ^ (LOW_BITS * b'\\' as u64);
-    let quotes = quotes.wrapping_sub(LOW_BITS) & !quotes;
+    let quotes_and_controls = quotes_and_controls.wrapping_sub(LOW_BITS * 0x21) & !quotes_and_controls;
     let backslashes = backslashes.wrapping_sub(LOW_BITS) & !backslashes;
-    let controls = word.wrapping_sub(LOW_BITS * 0x20) & !word;
-    (quotes | backslashes | controls) & HIGH_BITS
+    (quotes_and_controls | backslashes) & HIGH_BITS
+}
+
+/// Whether all eight bytes are digits: 0x30 to 0x39, and still 0x3_ with 6 added.
+#[inline]
+const fn all_digits(word: u64) -> bool {
+    const HIGH_NIBBLES: u64 = LOW_BITS * 0xf0;
+    const THREES: u64 = LOW_BITS * 0x30;
+    word & HIGH_NIBBLES == THREES && word.wrapping_add(LOW_BITS * 6) & HIGH_NIBBLES == THREES
+}
+
+/// The first eight bytes of a text, ready to be compared with a window.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    bytes: u64,
+    mask: u64,
+}
+
+impl Head {
+    pub(super) const fn of(text: &[u8]) -> Self {
+        let (mut bytes, mut mask) = (0_u64, 0_u64);
+        let mut rest = text;
+        let mut shift = 0;
+        while let Some((byte, after)) = rest.split_first()
+            && shift < u64::BITS
+        {
+            bytes |= (*byte as u64) << shift;
+            mask |= 0xff << shift;
+            shift += 8;
+            rest = after;
+        }
+        Self { bytes, mask }
+    }
 }
 
 #[cfg(test)]
@@ -452,6 +526,38 @@ mod tests {
         for text in bad {
             assert!(!accepts(text), "{}", String::from_utf8_lossy(text));
         }
+    }
+
+    #[test]
+    fn eight_digits_are_told_from_anything_else() {
+        for byte in 0..=255_u8 {
+            for place in 0..8 {
+                let mut word = *b"90123456";
+                word[place] = byte;
+                assert_eq!(all_digits(u64::from_le_bytes(word)), byte.is_ascii_digit(), "{word:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_found_in_the_window_and_only_whole() {
+        const KEYS: [&[u8]; 4] = [b"\"id\":", b"\"index\"", b"\"finish_reason\":", b"\"completion_tokens\":"];
+        let found = |text: &str| {
+            let mut cursor = Cursor::new(text.as_bytes());
+            let window = cursor.window()?;
+            let key = KEYS.iter().position(|key| cursor.eat_key(window, key, Head::of(key)))?;
+            Some((key, cursor.pos))
+        };
+        assert_eq!(found("\"id\":\"x\""), Some((0, 5)));
+        assert_eq!(found("\"index\":0"), Some((1, 7)));
+        assert_eq!(found("\"finish_reason\":null"), Some((2, 16)));
+        assert_eq!(found("\"completion_tokens\":5"), Some((3, 20)));
+        assert_eq!(found("\"completion_tokens_details\":5"), None);
+        assert_eq!(found("\"completion_token"), None);
+        assert_eq!(found("\"ids\":\"x\""), None);
+        assert_eq!(found("\"id\" :\"x\""), None);
+        assert_eq!(found("\"id\":1}"), Some((0, 5)));
+        assert_eq!(found("\"id\":1"), None, "too near the end for a window");
     }
 
     #[test]

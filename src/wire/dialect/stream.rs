@@ -5,7 +5,7 @@
 //! ended is judged in the neighbouring `verdict`.
 
 use super::capture::Capture;
-use super::{ChoiceShape, Dialect, EventSink, Facts, JsonText, Malformed, ServerError, full};
+use super::{ChoiceShape, Dialect, EventReader, EventSink, Facts, JsonText, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
 /// Bytes kept of an event that is not JSON: enough to recognise what it is.
@@ -48,20 +48,33 @@ pub struct EventMeaning {
 /// The account of one answer.
 #[derive(Debug, Default)]
 pub struct StreamAccount {
-    dialect: Dialect,
+    reader: EventReader,
     pub(super) counters: Counters,
     pub(super) usage: Usage,
     pub(super) finish: FinishReasons,
     pub(super) done: bool,
-    /// The index of the first choice seen, with output or without.
-    pub(super) first_choice: Option<u32>,
-    several_choices: bool,
+    pub(super) choices: ChoicesSeen,
     first_output_kind: Option<OutputKind>,
     role_chunk_first: bool,
     pub(super) error: Option<Box<ServerError>>,
     pub(super) malformed: Option<MalformedEvent>,
     pub(super) cut_after_terminal: bool,
-    capturing: bool,
+    texts: Texts,
+}
+
+/// The choices seen, with output or without.
+#[derive(Debug, Default)]
+pub(super) struct ChoicesSeen {
+    /// The index of the first.
+    pub(super) first: Option<u32>,
+    /// There was another index.
+    several: bool,
+}
+
+/// The texts kept.
+#[derive(Debug, Default)]
+struct Texts {
+    keep: bool,
     visible: Capture,
     reasoning: Capture,
     tool_arguments: Capture,
@@ -81,25 +94,26 @@ impl StreamAccount {
     /// An account for answers in `dialect`.
     #[must_use]
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, ..Self::default() }
+        Self { reader: EventReader::new(dialect), ..Self::default() }
     }
 
     /// Begins the account of a new answer. With a limit, visible text, reasoning and tool arguments are kept, each
     /// up to that many characters; without, no text is kept.
     pub fn start(&mut self, capture_limit_chars: Option<usize>) {
+        self.reader.start();
         self.counters = Counters::default();
         self.usage = Usage::default();
         self.finish.clear();
         self.done = false;
-        self.first_choice = None;
-        self.several_choices = false;
+        self.choices = ChoicesSeen::default();
         self.first_output_kind = None;
         self.role_chunk_first = false;
         self.error = None;
         self.malformed = None;
         self.cut_after_terminal = false;
-        self.capturing = capture_limit_chars.is_some();
-        for capture in [&mut self.visible, &mut self.reasoning, &mut self.tool_arguments] {
+        let texts = &mut self.texts;
+        texts.keep = capture_limit_chars.is_some();
+        for capture in [&mut texts.visible, &mut texts.reasoning, &mut texts.tool_arguments] {
             capture.start(capture_limit_chars.unwrap_or(0));
         }
     }
@@ -163,7 +177,7 @@ impl StreamAccount {
     /// Whether more than one choice index was seen.
     #[must_use]
     pub fn several_choices(&self) -> bool {
-        self.several_choices
+        self.choices.several
     }
 
     /// Whether the first event announced only a role.
@@ -187,19 +201,19 @@ impl StreamAccount {
     /// The visible text, if text is kept. Several choices: in order of arrival.
     #[must_use]
     pub fn visible_text(&self) -> Option<&CapturedText> {
-        self.capturing.then(|| self.visible.kept())
+        self.texts.keep.then(|| self.texts.visible.kept())
     }
 
     /// The reasoning text, if text is kept.
     #[must_use]
     pub fn reasoning_text(&self) -> Option<&CapturedText> {
-        self.capturing.then(|| self.reasoning.kept())
+        self.texts.keep.then(|| self.texts.reasoning.kept())
     }
 
     /// The arguments of all tool calls, one after the other, if text is kept.
     #[must_use]
     pub fn tool_arguments(&self) -> Option<&CapturedText> {
-        self.capturing.then(|| self.tool_arguments.kept())
+        self.texts.keep.then(|| self.texts.tool_arguments.kept())
     }
 
     /// Writes the account into a record. The record's own counts of reads, bytes and coalesced chunks stay, as do
@@ -217,7 +231,7 @@ impl StreamAccount {
         record.usage = self.usage;
         record.finish = self.finish.clone();
         record.first_output_kind = self.first_output_kind;
-        record.several_choices = self.several_choices;
+        record.several_choices = self.choices.several;
         record.role_chunk_first = self.role_chunk_first;
         record.cut_after_terminal = self.cut_after_terminal;
         record.text = self.visible_text().map(|text| Box::new(text.clone()));
@@ -228,8 +242,18 @@ impl StreamAccount {
             self.counters.events_after_done += 1;
             return EventMeaning { after_terminal: true, ..EventMeaning::default() };
         }
-        let mut tally = Tally::new(self);
-        let facts = tally.account.dialect.read(event, data, &mut tally);
+        let mut tally = Tally {
+            counters: &mut self.counters,
+            finish: &mut self.finish,
+            choices: &mut self.choices,
+            texts: &mut self.texts,
+            meaning: EventMeaning::default(),
+            choice: 0,
+            kinds: 0,
+            first_is_current: false,
+            repetition: false,
+        };
+        let facts = self.reader.read(event, data, &mut tally);
         let mut meaning = tally.meaning;
         meaning.terminal = facts.terminal;
         meaning.error = facts.error.is_some();
@@ -298,7 +322,10 @@ fn later_usage(earlier: Usage, later: Usage) -> Usage {
 
 /// Takes what the choices of one event carry.
 struct Tally<'t> {
-    account: &'t mut StreamAccount,
+    counters: &'t mut Counters,
+    finish: &'t mut FinishReasons,
+    choices: &'t mut ChoicesSeen,
+    texts: &'t mut Texts,
     meaning: EventMeaning,
     /// The current choice.
     choice: u32,
@@ -310,23 +337,16 @@ struct Tally<'t> {
     repetition: bool,
 }
 
-impl<'t> Tally<'t> {
-    fn new(account: &'t mut StreamAccount) -> Self {
-        let meaning = EventMeaning::default();
-        Self { account, meaning, choice: 0, kinds: 0, first_is_current: false, repetition: false }
-    }
-}
-
 impl EventSink for Tally<'_> {
     #[inline]
     fn choice(&mut self, index: u32, shape: ChoiceShape) {
-        let first = *self.account.first_choice.get_or_insert(index);
-        self.account.several_choices |= first != index;
+        let first = *self.choices.first.get_or_insert(index);
+        self.choices.several |= first != index;
         self.choice = index;
         self.kinds = 0;
         self.first_is_current = false;
         // A server that streamed its answer may repeat it as a whole at the end; one that did not sends only that.
-        self.repetition = shape == ChoiceShape::Message && self.account.counters.output_chunks > 0;
+        self.repetition = shape == ChoiceShape::Message && self.counters.output_chunks > 0;
     }
 
     #[inline]
@@ -348,21 +368,20 @@ impl EventSink for Tally<'_> {
         let bit = 1_u8 << kind as u8;
         let new = u64::from(self.kinds & bit == 0);
         self.kinds |= bit;
-        let account = &mut *self.account;
         let (flag, capture) = match kind {
             OutputKind::Reasoning => {
-                account.counters.reasoning_deltas += new;
-                (&mut self.meaning.reasoning, Some(&mut account.reasoning))
+                self.counters.reasoning_deltas += new;
+                (&mut self.meaning.reasoning, Some(&mut self.texts.reasoning))
             }
             OutputKind::Content => {
-                account.counters.content_deltas += new;
-                (&mut self.meaning.content, Some(&mut account.visible))
+                self.counters.content_deltas += new;
+                (&mut self.meaning.content, Some(&mut self.texts.visible))
             }
-            OutputKind::ToolCall => (&mut self.meaning.tool_call, Some(&mut account.tool_arguments)),
+            OutputKind::ToolCall => (&mut self.meaning.tool_call, Some(&mut self.texts.tool_arguments)),
             OutputKind::Refusal => (&mut self.meaning.refusal, None),
         };
         *flag = true;
-        if account.capturing
+        if self.texts.keep
             && let Some(capture) = capture
         {
             capture.push(text);
@@ -373,8 +392,8 @@ impl EventSink for Tally<'_> {
     fn finish(&mut self, reason: JsonText<'_>) {
         self.meaning.finish = true;
         match reason.as_plain() {
-            Some(text) => self.account.finish.push(self.choice, text),
-            None => self.account.finish.push(self.choice, &reason.to_text()),
+            Some(text) => self.finish.push(self.choice, text),
+            None => self.finish.push(self.choice, &reason.to_text()),
         }
     }
 }

@@ -52,7 +52,7 @@ impl StreamAccount {
         if self.counters.output_chunks > 0 {
             return (Outcome::Ok, None);
         }
-        if self.first_choice.is_some() || self.counters.usage_events > 0 || !self.finish.is_empty() {
+        if self.choices.first.is_some() || self.counters.usage_events > 0 || !self.finish.is_empty() {
             return sentence(Outcome::NoOutput, "the answer is complete, but nothing was generated");
         }
         let only_done = self.counters.events == 1;

@@ -13,7 +13,8 @@ mod value;
 pub use scan::{Scanned, scan};
 pub use value::read_parsed;
 
-use super::{EventSink, Facts, Malformed, ServerError, full};
+use super::template::{Known, Template};
+use super::{ChoiceShape, EventSink, Facts, JsonText, Malformed, ServerError, full};
 
 /// The terminal of this dialect.
 const DONE: &[u8] = b"[DONE]";
@@ -22,18 +23,29 @@ const DONE: &[u8] = b"[DONE]";
 const ERROR_EVENT: &[u8] = b"error";
 
 /// Reads one event.
-pub fn read(event: &[u8], data: &[u8], sink: &mut impl EventSink) -> Facts {
+#[inline]
+pub(super) fn read(event: &[u8], data: &[u8], template: &mut Template, sink: &mut impl EventSink) -> Facts {
     // TensorRT-LLM and others leave a space or a carriage return behind the data.
     let data = data.trim_ascii();
     if data == DONE {
         return Facts { terminal: true, recognised: true, ..Facts::default() };
     }
-    if !event.eq_ignore_ascii_case(ERROR_EVENT)
-        && let Some(scanned) = scan(data)
-    {
-        return scanned.report(sink);
+    if event.eq_ignore_ascii_case(ERROR_EVENT) {
+        return read_in_full(event, data, sink);
     }
-    read_in_full(event, data, sink)
+    if let Some((known, text)) = template.recognise(data) {
+        sink.choice(known.choice, ChoiceShape::Delta);
+        sink.output(known.kind, JsonText::Raw(text));
+        return known.facts.clone();
+    }
+    let mut found = Scanned::default();
+    if scan(data, &mut found).is_none() {
+        return read_in_full(event, data, sink);
+    }
+    if let Some((choice, kind, text)) = found.only_output() {
+        template.learn(data, text, || Known { choice, kind, facts: found.facts() });
+    }
+    found.report(sink)
 }
 
 /// Reads one event (not the terminal) by the full parse alone.

@@ -6,14 +6,15 @@
 //! no objects, and more pieces than fit [`Scanned`]. None of these stands in the chunks that vLLM, SGLang,
 //! llama.cpp, OpenAI or TensorRT-LLM send while they generate.
 
+use super::value::usage_of_timings;
 use crate::record::{OutputKind, Usage};
-use crate::wire::dialect::cursor::Cursor;
+use crate::wire::dialect::cursor::{Cursor, Head};
 use crate::wire::dialect::text::JsonText;
 use crate::wire::dialect::{ChoiceShape, EventSink, Facts};
 
 /// Choices, outputs and finish reasons of one event that fit. Servers send one choice per event, with one or two
 /// kinds of output; an event with more is left to the full parse.
-const MAX_PARTS: usize = 12;
+const MAX_PARTS: usize = 8;
 
 /// What the scan found in an event.
 #[derive(Debug, Clone, Copy)]
@@ -33,28 +34,39 @@ enum Part<'a> {
     Finish(&'a [u8]),
 }
 
-/// Scans the data of one event, white space trimmed. `None`: not certain.
+/// Scans the data of one event, white space trimmed, into `found`, which must be new. `None`: not certain, and
+/// `found` means nothing.
 #[must_use]
-pub fn scan(data: &[u8]) -> Option<Scanned<'_>> {
-    let mut scan = Scan { cursor: Cursor::new(data), found: Scanned::EMPTY };
-    let usage = scan.top()?;
+pub fn scan<'a>(data: &'a [u8], found: &mut Scanned<'a>) -> Option<()> {
+    let mut scan = Scan { cursor: Cursor::new(data), found, usage_place: Place::Nowhere };
+    scan.top()?;
     scan.cursor.finish()?;
-    let mut found = scan.found;
-    found.usage = usage.first_in_order();
-    found.recognised |= found.usage.is_some();
-    found.not_a_number = scan.cursor.not_a_number();
-    Some(found)
+    scan.found.recognised |= scan.found.usage.is_some();
+    scan.found.not_a_number = scan.cursor.not_a_number();
+    Some(())
+}
+
+impl Default for Scanned<'_> {
+    fn default() -> Self {
+        Self {
+            parts: [Part::Choice(0); MAX_PARTS],
+            used: 0,
+            usage: None,
+            role: false,
+            recognised: false,
+            not_a_number: false,
+        }
+    }
 }
 
 impl<'a> Scanned<'a> {
-    const EMPTY: Self = Self {
-        parts: [Part::Choice(0); MAX_PARTS],
-        used: 0,
-        usage: None,
-        role: false,
-        recognised: false,
-        not_a_number: false,
-    };
+    /// The one output of an event that has one choice and nothing else: its choice, kind and text.
+    pub(super) fn only_output(&self) -> Option<(u32, OutputKind, &'a [u8])> {
+        match self.parts.get(..self.used)? {
+            [Part::Choice(choice), Part::Output(kind, text)] => Some((*choice, *kind, text)),
+            _ => None,
+        }
+    }
 
     /// Reports what was found.
     pub fn report(&self, sink: &mut impl EventSink) -> Facts {
@@ -65,6 +77,10 @@ impl<'a> Scanned<'a> {
                 Part::Finish(reason) => sink.finish(JsonText::Raw(reason)),
             }
         }
+        self.facts()
+    }
+
+    pub(super) fn facts(&self) -> Facts {
         Facts {
             recognised: self.recognised,
             role: self.role,
@@ -88,20 +104,15 @@ impl<'a> Scanned<'a> {
     }
 }
 
-/// The token counts of one event by the place where they stood.
-#[derive(Debug, Default)]
-struct UsageByPlace {
-    top: Option<Usage>,
-    choice: Option<Usage>,
-    groq: Option<Usage>,
-    timings: Option<Usage>,
-}
-
-impl UsageByPlace {
-    /// Groq repeats the top level in `x_groq`, llama.cpp repeats it in `timings`.
-    fn first_in_order(self) -> Option<Usage> {
-        self.top.or(self.choice).or(self.groq).or(self.timings)
-    }
+/// Where token counts stand, in the order in which they are believed: Groq repeats the top level in `x_groq`,
+/// llama.cpp repeats it in `timings`, and of several choices the first counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Top,
+    Choice,
+    Groq,
+    Timings,
+    Nowhere,
 }
 
 /// Keys seen so far in one object, so that a second one of the same name is noticed.
@@ -112,7 +123,7 @@ impl Seen {
     /// `None` when `key` stood before.
     #[inline]
     fn once(&mut self, key: u32) -> Option<()> {
-        let bit = 1_u32.checked_shl(key)?;
+        let bit = 1_u32.wrapping_shl(key);
         if self.0 & bit != 0 {
             return None;
         }
@@ -132,17 +143,32 @@ macro_rules! keys {
             /// Goes past the key and its colon, up to the value.
             #[inline(always)]
             fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
-                $(if cursor.eat_text(concat!("\"", $text, "\":").as_bytes()) {
-                    cursor.skip_space();
-                    return Some(Self::$key);
+                let key = Self::usual(cursor).or_else(|| Self::unusual(cursor))?;
+                cursor.skip_space();
+                Some(key)
+            }
+
+            #[inline(always)]
+            fn usual(cursor: &mut Cursor<'_>) -> Option<Self> {
+                let window = cursor.window()?;
+                $({
+                    const KEY: &[u8] = concat!("\"", $text, "\":").as_bytes();
+                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
+                        return Some(Self::$key);
+                    }
                 })+
-                $(if cursor.eat_text(concat!("\"", $skipped, "\":").as_bytes()) {
-                    cursor.skip_space();
-                    return Some(Self::Other);
+                $({
+                    const KEY: &[u8] = concat!("\"", $skipped, "\":").as_bytes();
+                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
+                        return Some(Self::Other);
+                    }
                 })*
+                None
+            }
+
+            fn unusual(cursor: &mut Cursor<'_>) -> Option<Self> {
                 let text = cursor.plain_string()?;
                 cursor.colon()?;
-                cursor.skip_space();
                 $(if text == $text.as_bytes() { return Some(Self::$key); })+
                 Some(Self::Other)
             }
@@ -151,8 +177,8 @@ macro_rules! keys {
 }
 
 keys!(TopKey {
-    Choices = "choices", Usage = "usage", Object = "object", Error = "error", Detail = "detail",
-    Message = "message", XGroq = "x_groq", Timings = "timings",
+    Choices = "choices", Object = "object", Usage = "usage", XGroq = "x_groq", Timings = "timings",
+    Error = "error", Detail = "detail", Message = "message",
 } skipped { "id", "created", "model", "system_fingerprint", "service_tier", "obfuscation", });
 
 keys!(ChoiceKey {
@@ -179,12 +205,14 @@ keys!(GroqKey { Usage = "usage", Error = "error", } skipped { "id", });
 
 keys!(TimingsKey { Prompt = "prompt_n", Cached = "cache_n", Predicted = "predicted_n", } skipped {});
 
-struct Scan<'a> {
+struct Scan<'a, 'f> {
     cursor: Cursor<'a>,
-    found: Scanned<'a>,
+    found: &'f mut Scanned<'a>,
+    /// Where `found.usage` stood.
+    usage_place: Place,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Scan<'a, '_> {
     /// Walks the members of an object that begins at the cursor.
     #[inline(always)]
     fn object(&mut self, mut member: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
@@ -224,8 +252,7 @@ impl<'a> Scan<'a> {
     }
 
     #[inline]
-    fn top(&mut self) -> Option<UsageByPlace> {
-        let mut usage = UsageByPlace::default();
+    fn top(&mut self) -> Option<()> {
         let mut seen = Seen::default();
         self.object(|scan| {
             let key = TopKey::read(&mut scan.cursor)?;
@@ -234,16 +261,15 @@ impl<'a> Scan<'a> {
             }
             seen.once(key as u32)?;
             match key {
-                TopKey::Choices => scan.choices(&mut usage.choice),
-                TopKey::Usage => scan.usage().map(|found| usage.top = found),
+                TopKey::Choices => scan.choices(),
+                TopKey::Usage => scan.usage(Place::Top),
                 TopKey::Object => scan.object_name(),
-                TopKey::XGroq => scan.groq().map(|found| usage.groq = found),
-                TopKey::Timings => scan.timings().map(|found| usage.timings = found),
+                TopKey::XGroq => scan.groq(),
+                TopKey::Timings => scan.timings(),
                 TopKey::Error | TopKey::Detail | TopKey::Message => scan.only_null(),
                 TopKey::Other => None,
             }
-        })?;
-        Some(usage)
+        })
     }
 
     /// `"object": "error"` makes the whole object an error.
@@ -259,18 +285,18 @@ impl<'a> Scan<'a> {
     }
 
     #[inline]
-    fn choices(&mut self, usage: &mut Option<Usage>) -> Option<()> {
+    fn choices(&mut self) -> Option<()> {
         if self.cursor.null() {
             return Some(());
         }
-        let count = self.array(|scan, position| scan.choice(position, usage))?;
+        let count = self.array(|scan, position| scan.choice(position))?;
         // An empty array is how a chunk with nothing but usage or filter results looks.
         self.found.recognised |= count == 0;
         Some(())
     }
 
     #[inline]
-    fn choice(&mut self, position: u32, usage: &mut Option<Usage>) -> Option<()> {
+    fn choice(&mut self, position: u32) -> Option<()> {
         let begin = self.found.used;
         self.found.push(Part::Choice(position))?;
         let mut seen = Seen::default();
@@ -296,11 +322,7 @@ impl<'a> Scan<'a> {
                     }
                     Some(())
                 }
-                ChoiceKey::Usage => {
-                    let found = scan.usage()?;
-                    *usage = usage.take().or(found);
-                    Some(())
-                }
+                ChoiceKey::Usage => scan.usage(Place::Choice),
                 ChoiceKey::Message | ChoiceKey::Error => scan.only_null(),
                 ChoiceKey::Other => None,
             }
@@ -419,10 +441,15 @@ impl<'a> Scan<'a> {
         self.found.push(Part::Output(OutputKind::ToolCall, text))
     }
 
-    fn usage(&mut self) -> Option<Option<Usage>> {
+    #[inline]
+    fn usage(&mut self, place: Place) -> Option<()> {
         if self.cursor.null() {
-            return Some(None);
+            return Some(());
         }
+        self.usage_object(place)
+    }
+
+    fn usage_object(&mut self, place: Place) -> Option<()> {
         let mut usage = Usage::default();
         let (mut reasoning, mut cached, mut cache_hit) = (None, None, None);
         let mut seen = Seen::default();
@@ -447,7 +474,16 @@ impl<'a> Scan<'a> {
         })?;
         usage.reasoning_tokens = usage.reasoning_tokens.or(reasoning);
         usage.cached_tokens = usage.cached_tokens.or(cached).or(cache_hit);
-        Some((usage != Usage::default()).then_some(usage))
+        self.keep_usage(place, usage);
+        Some(())
+    }
+
+    /// Keeps counts unless there are none in them, or some from a better place.
+    fn keep_usage(&mut self, place: Place, usage: Usage) {
+        if place < self.usage_place && usage != Usage::default() {
+            self.usage_place = place;
+            self.found.usage = Some(usage);
+        }
     }
 
     /// The count `wanted` in a details object.
@@ -469,11 +505,10 @@ impl<'a> Scan<'a> {
         Some(count)
     }
 
-    fn groq(&mut self) -> Option<Option<Usage>> {
+    fn groq(&mut self) -> Option<()> {
         if self.cursor.null() {
-            return Some(None);
+            return Some(());
         }
-        let mut usage = None;
         let mut seen = Seen::default();
         self.object(|scan| {
             let key = GroqKey::read(&mut scan.cursor)?;
@@ -481,19 +516,13 @@ impl<'a> Scan<'a> {
                 return scan.cursor.skip_value();
             }
             seen.once(key as u32)?;
-            match key {
-                GroqKey::Usage => usage = scan.usage()?,
-                _ => scan.only_null()?,
-            }
-            Some(())
-        })?;
-        Some(usage)
+            if key == GroqKey::Usage { scan.usage(Place::Groq) } else { scan.only_null() }
+        })
     }
 
-    /// llama.cpp: the prompt is what was read from the cache and what was computed.
-    fn timings(&mut self) -> Option<Option<Usage>> {
+    fn timings(&mut self) -> Option<()> {
         if self.cursor.null() {
-            return Some(None);
+            return Some(());
         }
         let (mut prompt, mut cached, mut predicted) = (None, None, None);
         let mut seen = Seen::default();
@@ -512,6 +541,7 @@ impl<'a> Scan<'a> {
             }
             Some(())
         })?;
-        Some(super::value::usage_of_timings(prompt, cached, predicted))
+        self.keep_usage(Place::Timings, usage_of_timings(prompt, cached, predicted));
+        Some(())
     }
 }

@@ -167,7 +167,8 @@ fn usage_in(top: &Object, choices: Option<&Vec<Value>>) -> Option<Usage> {
         .or_else(|| {
             let timings = top.get("timings")?;
             let count = |key| timings.get(key).and_then(Value::as_u64);
-            usage_of_timings(count("prompt_n"), count("cache_n"), count("predicted_n"))
+            let usage = usage_of_timings(count("prompt_n"), count("cache_n"), count("predicted_n"));
+            (usage != Usage::default()).then_some(usage)
         })
 }
 
@@ -192,18 +193,13 @@ fn usage_of(usage: Option<&Value>) -> Option<Usage> {
 }
 
 /// llama.cpp's timings: `prompt_n` were computed and `cache_n` read from the cache.
-pub(super) fn usage_of_timings(
-    prompt: Option<u64>,
-    cached: Option<u64>,
-    predicted: Option<u64>,
-) -> Option<Usage> {
-    let usage = Usage {
+pub(super) fn usage_of_timings(prompt: Option<u64>, cached: Option<u64>, predicted: Option<u64>) -> Usage {
+    Usage {
         prompt_tokens: prompt.map(|n| n.saturating_add(cached.unwrap_or(0))),
         completion_tokens: predicted,
         cached_tokens: cached,
         ..Usage::default()
-    };
-    (usage != Usage::default()).then_some(usage)
+    }
 }
 
 /// A string that is not empty.
