@@ -22,28 +22,35 @@ use std::process::{Child, Command, Stdio};
 use hammerscale::sim::ledger::{self, Ending};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::unistd::Pid;
 
 struct Load {
     name: &'static str,
     streams: usize,
     gap: &'static str,
-    tokens: u64,
+    /// Tokens of a stream in a second of the run.
+    per_second: f64,
 }
 
 const FULL: [Load; 5] = [
-    Load { name: "1,000 x 20/s", streams: 1000, gap: "50ms", tokens: 200 },
-    Load { name: "1,000 x 50/s", streams: 1000, gap: "20ms", tokens: 500 },
-    Load { name: "9,900 x 10/s", streams: 9900, gap: "100ms", tokens: 100 },
-    Load { name: "1,000 x 200/s", streams: 1000, gap: "5ms", tokens: 1000 },
-    Load { name: "1,000 streams, saturated", streams: 1000, gap: "1ms", tokens: 2000 },
+    Load { name: "1,000 x 20/s", streams: 1000, gap: "50ms", per_second: 20.0 },
+    Load { name: "1,000 x 50/s", streams: 1000, gap: "20ms", per_second: 50.0 },
+    Load { name: "9,900 x 10/s", streams: 9900, gap: "100ms", per_second: 10.0 },
+    Load { name: "1,000 x 200/s", streams: 1000, gap: "5ms", per_second: 200.0 },
+    Load { name: "1,000 streams, saturated", streams: 1000, gap: "1ms", per_second: 250.0 },
 ];
 
-const SMALL: [Load; 1] = [Load { name: "20 x 50/s", streams: 20, gap: "20ms", tokens: 20 }];
+const SMALL: [Load; 1] = [Load { name: "20 x 50/s", streams: 20, gap: "20ms", per_second: 50.0 }];
+
+/// How long a load lasts unless `--seconds` says otherwise.
+const SECONDS: f64 = 5.0;
 
 fn main() {
-    let small = std::env::args().any(|a| a == "--test");
+    let arguments: Vec<String> = std::env::args().collect();
+    let small = arguments.iter().any(|a| a == "--test");
+    let after = |flag: &str| arguments.iter().skip_while(|a| *a != flag).nth(1);
+    let seconds = after("--seconds").map_or(if small { 0.4 } else { SECONDS }, |s| s.parse().unwrap());
     let cores = std::thread::available_parallelism().unwrap().get();
     if cores > 1 {
         let mut first = CpuSet::new();
@@ -58,12 +65,13 @@ fn main() {
     for load in if small { &SMALL[..] } else { &FULL[..] } {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger");
-        let received = run(load, &path, cores);
-        report(load, &path, received);
+        let before = children_cpu_us();
+        let received = run(load, seconds, &path, cores);
+        report(load, &path, received, children_cpu_us() - before);
     }
 }
 
-fn run(load: &Load, path: &Path, cores: usize) -> u64 {
+fn run(load: &Load, seconds: f64, path: &Path, cores: usize) -> u64 {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
     command.args(["sim", "--exit-with-stdin", "--ttft", "uniform:1s,1.1s", "--itl", load.gap]);
     command.arg("--ledger").arg(path);
@@ -72,7 +80,7 @@ fn run(load: &Load, path: &Path, cores: usize) -> u64 {
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let address = address_of(&mut child);
-    let received = drain(load, address);
+    let received = drain(load, seconds, address);
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     received
@@ -85,10 +93,10 @@ fn address_of(child: &mut Child) -> SocketAddr {
 }
 
 /// Opens the streams, reads them to their ends and returns how many bytes came.
-fn drain(load: &Load, address: SocketAddr) -> u64 {
+fn drain(load: &Load, seconds: f64, address: SocketAddr) -> u64 {
+    let tokens = (load.per_second * seconds).round().max(2.0);
     let body = format!(
-        r#"{{"model":"m","messages":[{{"role":"user","content":"hello"}}],"max_tokens":{},"stream":true}}"#,
-        load.tokens
+        r#"{{"model":"m","messages":[{{"role":"user","content":"hello"}}],"max_tokens":{tokens},"stream":true}}"#
     );
     let request = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: sim\r\nContent-Length: {}\r\n\r\n{body}",
@@ -129,7 +137,14 @@ fn drain(load: &Load, address: SocketAddr) -> u64 {
     received
 }
 
-fn report(load: &Load, path: &Path, received: u64) {
+/// CPU time of the children that have ended, in microseconds.
+fn children_cpu_us() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    let us = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 * 1e6 + t.tv_usec() as f64;
+    us(usage.user_time()) + us(usage.system_time())
+}
+
+fn report(load: &Load, path: &Path, received: u64, cpu_us: f64) {
     let ledger = ledger::read(path).unwrap();
     assert!(ledger.is_complete());
     assert!(ledger.requests.iter().all(|r| r.ended.is_some_and(|e| e.ending == Ending::Complete)));
@@ -153,7 +168,7 @@ fn report(load: &Load, path: &Path, received: u64) {
         sorted[place] as f64 / 1e3
     };
     println!(
-        "{:25} {rate:9.0} {:16.2} {:7.1} {:7.1} {:7.0} {:13.2} {:6.1}",
+        "{:25} {rate:9.0} {:16.2} {:7.1} {:7.1} {:7.0} {:13.2} {:6.1} {:14.2}",
         load.name,
         us(&lateness, 0.5),
         us(&lateness, 0.99),
@@ -161,5 +176,6 @@ fn report(load: &Load, path: &Path, received: u64) {
         us(&lateness, 1.0),
         us(&calls, 0.5),
         us(&calls, 0.99),
+        cpu_us / at.len() as f64,
     );
 }

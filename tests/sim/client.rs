@@ -25,16 +25,35 @@ pub(crate) struct Sim {
 impl Sim {
     /// Starts one with these flags; it ends with this value at the latest.
     pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::launch(Command::new(env!("CARGO_BIN_EXE_hammerscale")), flags)
+    }
+
+    /// Starts one under a limit of the shell's `ulimit`.
+    pub(crate) fn start_limited(limit: &str, flags: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("trap '' XFSZ; ulimit {limit}; exec \"$@\"");
+        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_hammerscale")]);
+        Self::launch(command, flags)
+    }
+
+    fn launch(mut command: Command, flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
         command.args(["sim", "--exit-with-stdin"]).args(flags);
         command.arg("--ledger").arg(dir.path().join("ledger"));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.strip_prefix("listening http://").and_then(|l| l.strip_suffix("/v1\n"));
         let address = address.unwrap_or_else(|| panic!("first line {line:?}")).parse().unwrap();
         Self { child, address, dir }
+    }
+
+    /// What it has written to standard error, to its end.
+    pub(crate) fn complaint(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
     pub(crate) fn ledger_path(&self) -> PathBuf {

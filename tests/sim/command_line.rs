@@ -1,11 +1,13 @@
 //! The command itself: refusals, addresses, the ledger as JSON lines.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::{Sim, chat_body};
+use crate::client::{Sim, chat_body, post_chat};
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
@@ -82,4 +84,29 @@ fn a_ledger_can_be_printed() {
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8(output.stderr).unwrap().contains("cut short"));
     assert!(output.stdout.len() > 500);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_on_ends_it_with_an_error() {
+    let output = run(&["--ledger", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--ledger /dev/full: "));
+    // A limit on the file's size fails later, when the simulator serves already: 64 blocks of 512 or 1,024 bytes.
+    let mut sim = Sim::start_limited("-f 64", &["--profile=instant"]);
+    let mut client = sim.connect();
+    for _ in 0..10 {
+        // It may end in the middle of an answer.
+        let bytes = post_chat(&chat_body("x", 1000, false), None);
+        if client.stream.write_all(&bytes).is_err()
+            || client.stream.read(&mut [0; 65_536]).is_ok_and(|n| n == 0)
+        {
+            break;
+        }
+        let _ = client.stream.write_all(&post_chat(&chat_body("x", 1000, true), None));
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(sim.wait().code(), Some(70));
+    assert!(sim.complaint().contains("the ledger could not be written"));
+    let ledger = hammerscale::sim::ledger::read(&sim.ledger_path()).unwrap();
+    assert!(!ledger.is_complete() && !ledger.requests.is_empty());
 }

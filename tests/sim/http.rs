@@ -200,11 +200,11 @@ fn a_lingering_peer_is_dropped_after_a_refusal() {
     assert_eq!(client.receive().status, 400);
     assert!(client.is_closed());
     // Our side stays open: the simulator must not wait for it for ever.
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(3000));
     let ledger = sim.finish();
     let closed = ledger.connections[0].closed.unwrap();
     let lingered = closed.at.0 - ledger.requests[0].ended.unwrap().at.0;
-    assert!((900_000_000..1_400_000_000).contains(&lingered), "{lingered} ns");
+    assert!((900_000_000..2_900_000_000).contains(&lingered), "{lingered} ns");
     assert_eq!(closed.by, ClosedBy::Simulator);
     drop(client);
 }

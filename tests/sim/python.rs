@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::client::Sim;
+use crate::client::{Sim, chat_body};
 
 /// Prints one JSON object per request: status, content type, data lines, body length, whether the socket was kept.
 const SCRIPT: &str = r#"
@@ -65,4 +65,60 @@ fn pythons_client_reads_every_answer_on_one_connection() {
     assert_eq!((ledger.connections.len(), ledger.requests.len()), (1, 7));
     let events: Vec<_> = ledger.requests.iter().map(|r| r.events.len()).collect();
     assert_eq!(events, [1, 9, 10, 1, 1, 1, 1]);
+}
+
+/// A reader of the ledger made from its documented layout alone: prints the header, and the events as lists.
+const LEDGER_SCRIPT: &str = r#"
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+magic, version, length = struct.unpack_from("<8sHH", data)
+header = struct.unpack_from("<QIqq", data, 12)
+at, events, requests, tags = 12 + length, [], [], []
+while at < len(data):
+    tag, size = struct.unpack_from("<BH", data, at)
+    at += 3
+    tags.append(tag)
+    if tag == 2:
+        fixed = struct.unpack_from("<QQIqBHBQQQQ", data, at)
+        place, texts = at + struct.calcsize("<QQIqBHBQQQQ"), []
+        for _ in range(2):
+            (n,) = struct.unpack_from("<H", data, place)
+            texts.append(data[place + 2:place + 2 + n].decode())
+            place += 2 + n
+        requests.append([*fixed, *texts])
+    elif tag == 4:
+        events.append(struct.unpack_from("<BIIQqqqI", data, at))
+    at += size
+print(json.dumps({"magic": magic.decode(), "version": version, "header": header, "tags": tags, "requests": requests,
+                  "events": events, "rest": len(data) - at}))
+"#;
+
+#[test]
+fn the_ledgers_layout_is_the_documented_one() {
+    let mut sim = Sim::start(&["--profile=instant", "--seed=77", "--reasoning-tokens=2"]);
+    let mut client = sim.connect();
+    client.chat(&chat_body("four", 5, true), Some("id-é"));
+    drop(client);
+    sim.close_stdin();
+    assert!(sim.wait().success());
+    let path = sim.ledger_path();
+    let output =
+        Command::new("python3").args(["-c", LEDGER_SCRIPT, path.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledger = hammerscale::sim::ledger::read(&path).unwrap();
+    let header = ledger.header;
+    assert_eq!((&seen["magic"], &seen["version"], &seen["rest"]), (&json!("HSLEDGER"), &json!(1), &json!(0)));
+    assert_eq!(seen["header"], json!([77, header.pid, header.monotonic.0, header.realtime.0]));
+    let request = &ledger.requests[0];
+    let arrival = request.arrived.arrival.0;
+    // Number, connection, its uses, arrival, chat, status, streamed with an id, prompt bytes and tokens, tokens, texts.
+    assert_eq!(seen["requests"], json!([[0, 0, 0, arrival, 0, 200, 3, 4, 1, 2, 3, "id-é", "org/model-8b"]]));
+    let events: Vec<Value> = request
+        .events
+        .iter()
+        .map(|e| json!([e.kind as u8, e.tokens, e.index, 0, e.planned.0, e.before.0, e.after.0, e.bytes]))
+        .collect();
+    assert_eq!(seen["events"], json!(events));
+    assert_eq!(seen["tags"], json!([1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 5, 6, 7]));
 }

@@ -131,6 +131,19 @@ fn ten_thousand_connections() {
 }
 
 #[test]
+fn connections_beyond_the_descriptor_limit_wait_their_turn() {
+    let sim = Sim::start_limited("-n 40", &["--ttft=1ms", "--itl=0ms"]);
+    let mut clients: Vec<Client> = (0..100).map(|_| sim.connect()).collect();
+    for client in &mut clients {
+        client.send(&post_chat(&chat_body("Hello.", 2, true), None));
+    }
+    for mut client in clients {
+        assert_eq!(client.receive().chunks.len(), 6);
+    }
+    assert_eq!(sim.finish().connections.len(), 100);
+}
+
+#[test]
 fn a_peer_that_does_not_read_delays_nobody_else() {
     // Events of about 600 KB: no socket buffer takes them all.
     let sim = Sim::start(&["--ttft=10ms", "--itl=5ms", "--tokens-per-chunk=100000"]);
@@ -160,7 +173,8 @@ fn a_peer_that_does_not_read_delays_nobody_else() {
     let is_other = |id: &Option<String>| id.as_deref().is_some_and(|id| id.starts_with("other-"));
     let others = ledger.requests.iter().filter(|r| is_other(&r.arrived.request_id));
     assert_eq!(others.clone().count(), 10);
-    assert!(others.flat_map(|r| &r.events).all(|e| e.after.0 < unread_until), "the others were not held up");
+    let lateness = median(others.flat_map(|r| &r.events).map(|e| e.before.0 - e.planned.0).collect());
+    assert!(lateness < 50_000_000, "the others were held up by {lateness} ns");
 }
 
 #[test]
