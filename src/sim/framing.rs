@@ -190,7 +190,7 @@ pub(crate) fn write_error(status: u16, message: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"error":{"message":"#);
     write_json_string(message, out);
     let kind = match status {
-        404 | 405 => "NotFoundError",
+        404 => "NotFoundError",
         400..=499 => "BadRequestError",
         _ => "NotImplementedError",
     };

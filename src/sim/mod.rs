@@ -14,7 +14,8 @@
 //! - `request`, `chat`: the request, read strictly
 //! - `script`, `random`: which event is due when, a pure function of seed and arrival number
 //! - `framing`: how events look on the wire
-//! - `connection`: one connection's life; `server`: the event loop; `timers`: deadlines and the wait for them
+//! - `connection`: one connection's life; `server`, `slots`: the event loop; `timers`: deadlines and the wait for them;
+//!   `stop`, `cores`: what the process gets from the system
 //! - [`ledger`]: the truth file, its layout and its reader
 //!
 //! What it serves: `POST /v1/chat/completions` (streamed and whole), `GET /v1/models`, `GET /health`. A connection that
@@ -32,6 +33,7 @@ mod random;
 mod request;
 mod script;
 mod server;
+mod slots;
 mod stop;
 mod timers;
 

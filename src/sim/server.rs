@@ -19,6 +19,7 @@ use crate::sim::ledger::{
     Book, ClosedBy, ConnectionClosed, ConnectionOpened, Header, LedgerWriter, Record, Totals, VERSION,
 };
 use crate::sim::options::SimOptions;
+use crate::sim::slots::Connections;
 use crate::sim::stop::StopSources;
 use crate::sim::timers::{Alarm, Deadline, SPIN_WINDOW, Timers};
 use crate::units::Nanos;
@@ -93,23 +94,6 @@ pub struct Server {
     next_tick: Nanos,
 }
 
-#[derive(Debug, Default)]
-struct Connections {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    opened: u64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    /// Tells a slot's connections apart in stale events and deadlines.
-    generation: u32,
-    connection: Option<Connection>,
-    /// The deadline that stands in the timers.
-    armed: Option<Nanos>,
-    interest: EpollFlags,
-}
-
 impl Server {
     /// Listens, creates the ledger, takes the signals and the cores. Connections wait in the listening socket until
     /// [`Self::run`].
@@ -175,11 +159,9 @@ impl Server {
             self.tick()?;
         }
         self.shared.update_now();
-        for slot in &mut self.connections.slots {
-            if let Some(mut connection) = slot.connection.take() {
-                connection.stop(&mut self.shared);
-                enter_close(&mut self.shared, connection.number(), ClosedBy::Simulator);
-            }
+        for mut connection in self.connections.take_all() {
+            connection.stop(&mut self.shared);
+            enter_close(&mut self.shared, connection.number(), ClosedBy::Simulator);
         }
         self.shared.book.finish().map_err(SimError::LedgerWrite)
     }
@@ -359,57 +341,6 @@ impl Server {
         self.epoll.modify(&self.listener, &mut EpollEvent::new(interest, TOKEN_LISTENER))?;
         Ok(())
     }
-}
-
-impl Connections {
-    /// Puts a connection into a free slot and returns its owner word.
-    fn insert(&mut self, connection: Connection) -> u64 {
-        self.opened += 1;
-        let place = self.free.pop().unwrap_or_else(|| {
-            let slot = Slot { generation: 0, connection: None, armed: None, interest: EpollFlags::empty() };
-            self.slots.push(slot);
-            // Slots are at most as many as descriptors, which are ints.
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        });
-        let mut generation = 0;
-        if let Some(slot) = usize::try_from(place).ok().and_then(|i| self.slots.get_mut(i)) {
-            slot.connection = Some(connection);
-            slot.armed = None;
-            slot.interest = EpollFlags::EPOLLIN;
-            generation = slot.generation;
-        }
-        u64::from(generation) << 32 | u64::from(place)
-    }
-
-    fn remove(&mut self, owner: u64) -> Option<(Connection, bool)> {
-        let slot = self.slot_mut(owner)?;
-        let connection = slot.connection.take()?;
-        let was_armed = slot.armed.take().is_some();
-        // The highest generations would make owner words that look like the loop's own tokens.
-        slot.generation = (slot.generation + 1) % (u32::MAX - 1);
-        self.free.push(place_of(owner));
-        Some((connection, was_armed))
-    }
-
-    fn get_mut(&mut self, owner: u64) -> Option<(&mut Option<Nanos>, &mut Connection)> {
-        let slot = self.slot_mut(owner)?;
-        Some((&mut slot.armed, slot.connection.as_mut()?))
-    }
-
-    fn armed(&self, owner: u64) -> Option<Nanos> {
-        let slot = self.slots.get(usize::try_from(place_of(owner)).ok()?)?;
-        if u64::from(slot.generation) == owner >> 32 { slot.armed } else { None }
-    }
-
-    fn slot_mut(&mut self, owner: u64) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(usize::try_from(place_of(owner)).ok()?)?;
-        (u64::from(slot.generation) == owner >> 32).then_some(slot)
-    }
-}
-
-/// The low half of an owner word.
-fn place_of(owner: u64) -> u32 {
-    u32::try_from(owner & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
 fn enter_close(shared: &mut Shared, number: u64, by: ClosedBy) {
