@@ -213,6 +213,7 @@ pub(crate) fn wide() -> Run {
     failed.error = Some(ErrorDetail {
         message: format!("\u{1b}[31m{} \"quoted\" \\ \u{202e}🦀\0", "overloaded ".repeat(30)),
         offset: Some(u64::MAX),
+        error_type: None,
         code: Some("1e400".to_owned()),
         retry_after: Some("120".to_owned()),
         location: Some("/elsewhere".to_owned()),
@@ -381,6 +382,7 @@ fn http_error(row: &mut RequestRow, chunks: &mut Vec<OutputChunk>) {
     row.role_chunk_first = false;
     row.error = Some(ErrorDetail {
         message: "the server answered: model is overloaded".to_owned(),
+        error_type: None,
         code: Some("overloaded".to_owned()),
         retry_after: Some("2".to_owned()),
         body_start: b"{\"error\":{\"code\":\"overloaded\"}}".to_vec(),
@@ -425,6 +427,7 @@ pub(crate) fn full_row() -> RequestRow {
     row.error = Some(ErrorDetail {
         message: "event 3 is no JSON".to_owned(),
         offset: Some(512),
+        error_type: Some("t".to_owned()),
         code: Some("x".to_owned()),
         retry_after: Some("1".to_owned()),
         location: Some("/".to_owned()),

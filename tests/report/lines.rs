@@ -143,7 +143,7 @@ proptest! {
         let mut row = fixture::full_row();
         row.finish_reasons = vec![(0, reason)];
         row.canary.as_mut().unwrap().marker = marker;
-        row.error = Some(ErrorDetail { message, offset, code, retry_after: None, location, body_start });
+        row.error = Some(ErrorDetail { message, offset, code, error_type: None, retry_after: None, location, body_start });
         let text = line_of(&row);
         prop_assert_eq!(text.matches('\n').count(), 1);
         let again: RequestLine<'_> = serde_json::from_str(&text).unwrap();
