@@ -16,7 +16,6 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
-pub mod error;
 pub mod exit;
 pub mod metrics;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! The composition root of `hammerscale run`: the whole pipeline, top to bottom.
 
 pub mod cores;
+pub mod error;
 pub mod feeder;
 mod finish;
 pub mod measure;
@@ -18,13 +19,13 @@ use crate::client::{affinity, stamps};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::config::url::host_header;
-use crate::error::RunError;
 use crate::exit::Exit;
 use crate::plan::{Plan, describe};
 use crate::record::{Phase, RunId};
 use crate::report::files::PartFile;
 use crate::report::recorder::RunRecorder;
 use crate::run::cores::Cores;
+use crate::run::error::RunError;
 use crate::run::finish::Finish;
 use crate::run::measure::{Measurement, Signals};
 use crate::units::UnixNanos;

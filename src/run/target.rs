@@ -8,8 +8,8 @@ use crate::config::sim_args::child_arguments;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::url;
 use crate::config::usage::UsageError;
-use crate::error::RunError;
 use crate::plan::models::{self, ModelList};
+use crate::run::error::RunError;
 use crate::run::sim_child::SimChild;
 
 /// Stands for the model in the documents of a run whose server could not be asked for it.
