@@ -556,7 +556,7 @@ mod tests {
         assert_eq!(found("\"completion_token"), None);
         assert_eq!(found("\"ids\":\"x\""), None);
         assert_eq!(found("\"id\" :\"x\""), None);
-        assert_eq!(found("\"id\":1}"), Some((0, 5)));
+        assert_eq!(found("\"id\":12}"), Some((0, 5)));
         assert_eq!(found("\"id\":1"), None, "too near the end for a window");
     }
 

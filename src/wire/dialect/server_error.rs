@@ -82,6 +82,7 @@ impl ServerError {
     #[must_use]
     pub fn in_error_event(data: &[u8], value: Option<&Value>) -> Self {
         match value {
+            None if data.trim_ascii().is_empty() => Self::of_message("an error event without data"),
             Some(Value::Object(object)) => {
                 Self::in_object(object, false).unwrap_or_else(|| Self::of_object(object))
             }
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(message(r#"{"message":"m"}"#), "m");
         assert_eq!(message(r#"{"error":{"message":"in"},"message":"out"}"#), "in");
         assert_eq!(message(r#"{"a":1}"#), r#"{"a":1}"#);
-        assert_eq!(message(""), "");
+        assert_eq!(message(""), "an error event without data");
     }
 
     #[test]

@@ -80,7 +80,7 @@ struct Texts {
     tool_arguments: Capture,
 }
 
-/// The first event that was not JSON.
+/// The first event that was not JSON and no keep-alive either.
 #[derive(Debug)]
 pub(super) struct MalformedEvent {
     pub(super) what: Malformed,
@@ -295,7 +295,9 @@ impl StreamAccount {
         if let Some(error) = facts.error {
             self.error.get_or_insert(error);
         }
-        if let Some(what) = facts.malformed {
+        if let Some(what) = facts.malformed
+            && !is_keep_alive(data)
+        {
             self.malformed.get_or_insert_with(|| MalformedEvent {
                 what: *what,
                 start: data.get(..MAX_MALFORMED_BYTES).unwrap_or(data).to_vec(),
@@ -303,6 +305,12 @@ impl StreamAccount {
             });
         }
     }
+}
+
+/// Gateways write their keep-alives into data: nothing, or a comment (`data: : OPENROUTER PROCESSING`). They are no
+/// JSON and are counted as such, but they do not explain why an answer ended.
+fn is_keep_alive(data: &[u8]) -> bool {
+    matches!(data.trim_ascii_start().first(), None | Some(b':'))
 }
 
 /// The last report wins and nothing is ever added up. A report without completion tokens is a partial one and
@@ -395,5 +403,254 @@ impl EventSink for Tally<'_> {
             Some(text) => self.finish.push(self.choice, text),
             None => self.finish.push(self.choice, &reason.to_text()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Phase;
+    use crate::units::Ticks;
+
+    fn account(capture: Option<usize>) -> StreamAccount {
+        let mut account = StreamAccount::new(Dialect::Chat);
+        account.start(capture);
+        account
+    }
+
+    fn delta(account: &mut StreamAccount, choice: u32, delta: &str) -> EventMeaning {
+        let json = format!(r#"{{"choices":[{{"index":{choice},"delta":{delta},"finish_reason":null}}]}}"#);
+        account.on_event(b"", json.as_bytes())
+    }
+
+    #[test]
+    fn one_event_counts_once_per_kind_and_its_deltas_count_per_choice() {
+        let mut account = account(Some(100));
+        let meaning = account.on_event(
+            b"message",
+            br#"{"choices":[{"index":1,"delta":{"content":"a","reasoning":"b"}},{"index":0,"delta":{"content":"c"}}]}"#,
+        );
+        assert_eq!(meaning.output, Some(OutputKind::Reasoning));
+        assert_eq!(meaning.choice, 1);
+        assert!(meaning.content && meaning.reasoning && !meaning.tool_call && !meaning.refusal);
+        let counters = account.counters();
+        assert_eq!((counters.events, counters.output_chunks), (1, 1));
+        assert_eq!((counters.content_chunks, counters.content_deltas), (1, 2));
+        assert_eq!((counters.reasoning_chunks, counters.reasoning_deltas), (1, 1));
+        assert!(account.several_choices());
+        assert_eq!(account.visible_text().unwrap().text, "ac");
+        assert_eq!(account.reasoning_text().unwrap().text, "b");
+    }
+
+    #[test]
+    fn parts_of_content_are_one_delta() {
+        let mut account = account(Some(100));
+        let meaning = delta(
+            &mut account,
+            0,
+            r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},{"type":"text","text":"m"}]},
+                {"type":"text","text":"a"},"b",{"type":"text","text":""},{"type":"image_url","image_url":{}}]}"#,
+        );
+        assert_eq!(meaning.output, Some(OutputKind::Reasoning));
+        assert_eq!(account.counters().content_deltas, 1);
+        assert_eq!(account.counters().reasoning_deltas, 1);
+        assert_eq!(account.visible_text().unwrap().text, "ab");
+        assert_eq!(account.reasoning_text().unwrap().text, "hm");
+    }
+
+    #[test]
+    fn white_space_is_output_and_nothing_is_not() {
+        let mut account = account(None);
+        assert_eq!(delta(&mut account, 0, r#"{"content":"\n"}"#).output, Some(OutputKind::Content));
+        for nothing in [
+            r#"{"content":""}"#,
+            r#"{"content":null,"reasoning":"","tool_calls":[],"function_call":null}"#,
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"","arguments":""}}]}"#,
+            r#"{"content":[]}"#,
+            r#"{"content":7}"#,
+            "{}",
+        ] {
+            let meaning = delta(&mut account, 0, nothing);
+            assert_eq!(meaning.output, None, "{nothing}");
+            assert!(!meaning.unrecognised && !meaning.role_only, "{nothing}");
+        }
+        assert_eq!(account.counters().output_chunks, 1);
+        assert_eq!(account.visible_text(), None);
+    }
+
+    #[test]
+    fn tool_calls_count_by_name_or_arguments_in_every_shape() {
+        let mut account = account(Some(100));
+        for call in [
+            r#"{"tool_calls":[{"function":{"name":"f"}}]}"#,
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}"#,
+            r#"{"tool_calls":[{"function":{"name":"g","arguments":{"b":1}}}]}"#,
+            r#"{"tool_calls":[{"type":"custom","custom":{"name":"h","input":"x"}}]}"#,
+            r#"{"function_call":{"name":"f","arguments":""}}"#,
+        ] {
+            assert_eq!(delta(&mut account, 0, call).output, Some(OutputKind::ToolCall), "{call}");
+        }
+        assert_eq!(account.counters().tool_call_chunks, 5);
+        assert_eq!(account.tool_arguments().unwrap().text, r#"{"a":{"b":1}x"#);
+        assert_eq!(account.first_output_kind(), Some(OutputKind::ToolCall));
+    }
+
+    #[test]
+    fn the_last_usage_wins_whole_and_a_partial_one_changes_only_what_it_names() {
+        let mut account = account(None);
+        let usage = |account: &mut StreamAccount, json: &str| {
+            account.on_event(b"", format!(r#"{{"choices":[],"usage":{json}}}"#).as_bytes()).completion_tokens
+        };
+        assert_eq!(
+            usage(&mut account, r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}"#),
+            Some(1)
+        );
+        assert_eq!(usage(&mut account, "null"), None);
+        assert_eq!(usage(&mut account, "{}"), None);
+        assert_eq!(usage(&mut account, r#"{"cached_tokens":4}"#), None);
+        assert_eq!(account.usage().completion_tokens, Some(1));
+        assert_eq!(account.usage().cached_tokens, Some(4));
+        assert_eq!(usage(&mut account, r#"{"prompt_tokens":9,"completion_tokens":3}"#), Some(3));
+        assert_eq!(account.usage().total_tokens, None);
+        assert_eq!(account.counters().usage_events, 3);
+    }
+
+    #[test]
+    fn usage_is_looked_for_in_four_places_in_order() {
+        let tokens = |json: &str| account(None).on_event(b"", json.as_bytes()).completion_tokens;
+        let choice =
+            r#""choices":[{"delta":{},"usage":{"completion_tokens":2}},{"usage":{"completion_tokens":9}}]"#;
+        let groq = r#""x_groq":{"id":"r","usage":{"completion_tokens":3}}"#;
+        let timings = r#""timings":{"cache_n":1,"prompt_n":2,"predicted_n":4}"#;
+        let top = r#""usage":{"completion_tokens":1}"#;
+        assert_eq!(tokens(&format!("{{{timings},{groq},{choice},{top}}}")), Some(1));
+        assert_eq!(tokens(&format!("{{{timings},{groq},{choice},\"usage\":null}}")), Some(2));
+        assert_eq!(tokens(&format!("{{{timings},{groq},\"usage\":{{}}}}")), Some(3));
+        assert_eq!(tokens(&format!("{{{timings}}}")), Some(4));
+        for odd in ["-1", "1.0", "true", "\"1\"", "null", "1e2", "99999999999999999999"] {
+            assert_eq!(tokens(&format!(r#"{{"usage":{{"completion_tokens":{odd}}}}}"#)), None, "{odd}");
+        }
+        assert_eq!(tokens(r#"{"usage":{"completion_tokens":18446744073709551615}}"#), Some(u64::MAX));
+    }
+
+    #[test]
+    fn only_the_terminal_ends_and_nothing_after_it_counts() {
+        let mut account = account(Some(9));
+        assert!(!delta(&mut account, 0, r#"{"content":"a"}"#).terminal);
+        assert!(account.on_event(b"", b" [DONE] \r").terminal);
+        let late = delta(&mut account, 5, r#"{"content":"b"}"#);
+        assert_eq!(late, EventMeaning { after_terminal: true, ..EventMeaning::default() });
+        account.on_event(b"error", b"late");
+        account.on_error_field(b"later");
+        assert_eq!(account.counters().events, 2);
+        assert_eq!(account.counters().events_after_done, 2);
+        assert_eq!(account.visible_text().unwrap().text, "a");
+        assert!(account.server_error().is_none() && !account.several_choices());
+    }
+
+    #[test]
+    fn a_role_counts_as_role_chunk_only_alone_and_first() {
+        let role = r#"{"role":"assistant","content":""}"#;
+        let mut account = account(None);
+        assert!(delta(&mut account, 0, role).role_only);
+        assert!(account.role_chunk_first());
+        account.start(None);
+        assert!(!delta(&mut account, 0, r#"{"role":"assistant","content":"a"}"#).role_only);
+        assert!(delta(&mut account, 0, role).role_only);
+        assert!(!account.role_chunk_first());
+    }
+
+    #[test]
+    fn a_whole_message_counts_when_nothing_was_streamed_and_is_a_repetition_otherwise() {
+        let whole = br#"{"choices":[{"index":0,"message":{"role":"assistant","content":"all"},"finish_reason":"stop"}]}"#;
+        let mut account = account(Some(9));
+        assert_eq!(account.on_event(b"", whole).output, Some(OutputKind::Content));
+        account.start(Some(9));
+        delta(&mut account, 0, r#"{"content":"all"}"#);
+        let repeated = account.on_event(b"", whole);
+        assert_eq!((repeated.output, repeated.finish), (None, true));
+        assert_eq!(account.visible_text().unwrap().text, "all");
+        // Perplexity repeats the whole message beside every delta.
+        let beside = br#"{"choices":[{"delta":{"content":"x"},"message":{"content":"allx"}}]}"#;
+        account.on_event(b"", beside);
+        assert_eq!(account.visible_text().unwrap().text, "allx");
+    }
+
+    #[test]
+    fn what_is_not_quite_json_is_tolerated_and_counted() {
+        let mut account = account(Some(99));
+        let chunk = |content: &str| {
+            format!(r#"{{"choices":[{{"delta":{{"content":"{content}"}},"logprobs":{{"l":-Infinity}}}}]}}"#)
+        };
+        for _ in 0..2 {
+            account.on_event(b"", chunk("a").as_bytes());
+        }
+        let mut bytes = chunk("b?").into_bytes();
+        let at = bytes.iter().position(|b| *b == b'?').unwrap();
+        bytes[at] = 0xff;
+        account.on_event(b"", &bytes);
+        account.on_event(b"", br#"{"choices":[{"delta":{"content":"\ud83d"}}]}"#);
+        account.on_event(b"", br#"{"choices":[{"delta":{"content":"\ude00"}}]}"#);
+        let counters = account.counters();
+        assert_eq!((counters.content_chunks, counters.malformed_events), (5, 0));
+        assert_eq!((counters.tolerated_events, counters.invalid_utf8_events), (3, 1));
+        assert_eq!(account.visible_text().unwrap().text, "aab\u{fffd}😀");
+    }
+
+    #[test]
+    fn what_is_not_json_at_all_is_malformed_and_what_says_nothing_is_unrecognised() {
+        let mut account = account(None);
+        for text in ["", " ", ": OPENROUTER PROCESSING", "{", "hello", "{}{}"] {
+            assert!(account.on_event(b"", text.as_bytes()).malformed, "{text:?}");
+        }
+        for text in ["{}", "[]", "1", "null", r#"{"ping":1}"#, r#"{"choices":null}"#, r#"{"choices":[null]}"#]
+        {
+            let meaning = account.on_event(b"ping", text.as_bytes());
+            assert!(meaning.unrecognised && !meaning.malformed, "{text:?}");
+        }
+        // A chunk with nothing but filter results or usage has an empty array.
+        assert!(!account.on_event(b"", br#"{"choices":[],"prompt_filter_results":[]}"#).unrecognised);
+        assert_eq!(account.counters().malformed_events, 6);
+        assert_eq!(account.counters().unrecognised_events, 7);
+    }
+
+    #[test]
+    fn the_first_error_is_kept_and_output_beside_it_counts() {
+        let mut account = account(None);
+        let meaning = account.on_event(
+            b"",
+            br#"{"error":{"code":502,"message":"first"},"choices":[{"delta":{"content":"x"},"finish_reason":"error"}]}"#,
+        );
+        assert!(meaning.error && meaning.content && meaning.finish);
+        account.on_event(b"error", b"second");
+        assert_eq!(account.server_error().unwrap().message, "first");
+        for (json, message) in [
+            (r#"{"choices":[{"delta":{},"finish_reason":"error"}]}"#, "the finish reason is \"error\""),
+            (r#"{"choices":[{"delta":{},"error":{"message":"c"},"finish_reason":"error"}]}"#, "c"),
+            (r#"{"choices":[],"x_groq":{"id":"r","error":"g"}}"#, "g"),
+            (r#"{"object":"error","message":"o"}"#, "o"),
+        ] {
+            account.start(None);
+            assert!(account.on_event(b"", json.as_bytes()).error, "{json}");
+            assert_eq!(account.server_error().unwrap().message, message);
+        }
+        account.start(None);
+        account.on_error_field(br#"{"code":500,"message":"field","type":"server_error"}"#);
+        assert_eq!(account.server_error().unwrap().message, "field");
+    }
+
+    #[test]
+    fn a_record_keeps_its_own_counts() {
+        let mut account = account(Some(5));
+        delta(&mut account, 0, r#"{"content":"abc"}"#);
+        account.on_comment();
+        let mut record = RequestRecord::new(1, Phase::Measured, 0, Ticks(0));
+        record.counters.reads = 7;
+        record.counters.bytes_received = 8;
+        account.write_to(&mut record);
+        assert_eq!((record.counters.reads, record.counters.bytes_received), (7, 8));
+        assert_eq!((record.counters.events, record.counters.keepalive_comments), (1, 1));
+        assert_eq!(record.first_output_kind, Some(OutputKind::Content));
+        assert_eq!(record.text.unwrap().text, "abc");
     }
 }

@@ -50,30 +50,27 @@ impl Template {
     /// The meaning of an event like the remembered one, and its text between the quotes.
     #[inline]
     pub(super) fn recognise<'a>(&mut self, data: &'a [u8]) -> Option<(&Known, &'a [u8])> {
-        let known = self.known.as_ref()?;
-        let text = text_between(&self.head, data, &self.tail);
-        match text {
-            Some(text) => {
-                self.misses = 0;
-                Some((known, text))
+        self.known.as_ref()?;
+        let Some(text) = text_between(&self.head, data, &self.tail) else {
+            self.misses += 1;
+            if self.misses == MAX_MISSES {
+                self.known = None;
             }
-            None => {
-                self.misses += 1;
-                None
-            }
-        }
+            return None;
+        };
+        self.misses = 0;
+        Some((self.known.as_ref()?, text))
     }
 
     /// Remembers an event whose only output is `text`, a part of `data`.
     #[inline]
     pub(super) fn learn(&mut self, data: &[u8], text: &[u8], known: impl FnOnce() -> Known) {
         if self.misses >= MAX_MISSES || text.is_empty() || data.len() > MAX_BYTES {
-            // Nothing known, nothing compared.
-            self.known = None;
             return;
         }
         let Some(start) = text.as_ptr().addr().checked_sub(data.as_ptr().addr()) else { return };
-        let (Some(head), Some(tail)) = (data.get(..start), data.get(start + text.len()..)) else { return };
+        let Some((head, rest)) = data.split_at_checked(start) else { return };
+        let Some((_, tail)) = rest.split_at_checked(text.len()) else { return };
         self.head.clear();
         self.head.extend_from_slice(head);
         self.tail.clear();
@@ -95,4 +92,81 @@ fn text_between<'a>(head: &[u8], data: &'a [u8], tail: &[u8]) -> Option<&'a [u8]
         std::str::from_utf8(text).ok()?;
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: &[u8] = br#"{"a":"one","b":2}"#;
+
+    fn known() -> Known {
+        Known { choice: 3, kind: OutputKind::Content, facts: Facts::default() }
+    }
+
+    fn learned() -> Template {
+        let mut template = Template::default();
+        template.learn(EVENT, &EVENT[6..9], known);
+        template
+    }
+
+    #[test]
+    fn an_event_with_another_text_is_recognised() {
+        let mut template = learned();
+        for text in ["one", "two and more", r#"\"\\\n\u00e9"#, "é😀"] {
+            let event = format!(r#"{{"a":"{text}","b":2}}"#);
+            let (known, found) = template.recognise(event.as_bytes()).unwrap();
+            assert_eq!((known.choice, found), (3, text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_not() {
+        for event in [
+            &br#"{"a":"","b":2}"#[..],
+            br#"{"a":"one","b":3}"#,
+            br#"{"a":"one","b":2}}"#,
+            br#"{"a":"one","b":2"#,
+            br#"{"a":"one"}"#,
+            br#"{"a":"one"#,
+            br#"{"a":"o"e","b":2}"#,
+            br#"{"a":"o\xe","b":2}"#,
+            br#"{"a":"one\","b":2}"#,
+            b"{\"a\":\"o\ne\",\"b\":2}",
+            b"{\"a\":\"o\xffe\",\"b\":2}",
+            br#"{"c":"one","b":2}"#,
+            b"",
+        ] {
+            assert!(learned().recognise(event).is_none(), "{}", String::from_utf8_lossy(event));
+        }
+        assert!(Template::default().recognise(EVENT).is_none());
+    }
+
+    #[test]
+    fn a_stream_without_a_template_is_left_alone_until_the_next_one() {
+        let mut template = learned();
+        for _ in 0..MAX_MISSES {
+            assert!(template.recognise(b"{}").is_none());
+            template.learn(EVENT, &EVENT[6..9], known);
+        }
+        assert!(template.recognise(EVENT).is_none());
+        template.start();
+        template.learn(EVENT, &EVENT[6..9], known);
+        for _ in 0..3 {
+            for _ in 1..MAX_MISSES {
+                assert!(template.recognise(b"{}").is_none());
+            }
+            assert!(template.recognise(EVENT).is_some(), "a hit starts the count anew");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_template_is_not_learned() {
+        let mut template = Template::default();
+        template.learn(EVENT, b"", known);
+        template.learn(EVENT, b"elsewhere", known);
+        let long = vec![b'x'; MAX_BYTES + 1];
+        template.learn(&long, &long[1..2], known);
+        assert!(template.known.is_none());
+    }
 }

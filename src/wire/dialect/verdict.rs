@@ -89,3 +89,132 @@ fn detail_of_error_in_event(malformed: &MalformedEvent, error: &ServerError) -> 
         ..detail
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::dialect::Dialect;
+    use BodyEnding::{CleanEnd, CutShort, Reset};
+
+    const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
+    const TOKEN: &str = r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#;
+    const THOUGHT: &str = r#"{"choices":[{"index":0,"delta":{"reasoning":"a"},"finish_reason":null}]}"#;
+    const FINISH: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+    const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":0}}"#;
+    const ERROR: &str = r#"{"error":{"message":"boom","code":500,"type":"T"}}"#;
+    const DONE: &str = "[DONE]";
+
+    fn ended(events: &[&str], ending: BodyEnding) -> (Outcome, Option<ErrorDetail>, bool) {
+        let mut account = StreamAccount::new(Dialect::Chat);
+        account.start(None);
+        for event in events {
+            account.on_event(b"", event.as_bytes());
+        }
+        let (outcome, detail) = account.conclude(ending);
+        assert_eq!(detail.is_none(), outcome == Outcome::Ok, "{events:?}");
+        (outcome, detail, account.cut_after_terminal())
+    }
+
+    #[track_caller]
+    fn check(events: &[&str], ending: BodyEnding, outcome: Outcome) {
+        assert_eq!(ended(events, ending).0, outcome, "{events:?} {ending:?}");
+    }
+
+    #[test]
+    fn a_success_has_output_and_a_terminal_or_a_finish_and_a_clean_end() {
+        check(&[ROLE, TOKEN, FINISH, USAGE, DONE], CleanEnd, Outcome::Ok);
+        check(&[TOKEN, FINISH], CleanEnd, Outcome::Ok);
+        check(&[TOKEN, DONE], CleanEnd, Outcome::Ok);
+        check(&[THOUGHT, FINISH, DONE], CleanEnd, Outcome::Ok);
+        check(&[TOKEN, "garbage", DONE], CleanEnd, Outcome::Ok);
+        check(&[TOKEN, DONE, ERROR], CleanEnd, Outcome::Ok);
+    }
+
+    #[test]
+    fn a_cut_after_the_terminal_is_a_success_with_a_mark() {
+        for ending in [CutShort, Reset] {
+            let (outcome, _, cut) = ended(&[TOKEN, FINISH, DONE], ending);
+            assert_eq!((outcome, cut), (Outcome::Ok, true));
+        }
+        assert!(!ended(&[TOKEN, DONE], CleanEnd).2);
+        assert!(!ended(&[TOKEN], CutShort).2);
+    }
+
+    #[test]
+    fn a_complete_answer_without_output_is_no_success() {
+        check(&[ROLE, FINISH, USAGE, DONE], CleanEnd, Outcome::NoOutput);
+        check(&[ROLE, DONE], CleanEnd, Outcome::NoOutput);
+        check(&[USAGE, DONE], CleanEnd, Outcome::NoOutput);
+        check(&[FINISH], CleanEnd, Outcome::NoOutput);
+        check(&[DONE], CleanEnd, Outcome::EmptyResponse);
+        check(&[r#"{"type":"ping"}"#, DONE], CleanEnd, Outcome::EmptyResponse);
+        check(&[], CleanEnd, Outcome::EmptyResponse);
+    }
+
+    #[test]
+    fn an_answer_that_only_stops_is_cut_even_when_its_body_ends_well() {
+        check(&[ROLE, TOKEN], CleanEnd, Outcome::TruncatedStream);
+        check(&[ROLE], CleanEnd, Outcome::TruncatedStream);
+        check(&[TOKEN, USAGE], CleanEnd, Outcome::TruncatedStream);
+        check(&[TOKEN], CutShort, Outcome::TruncatedBody);
+        check(&[TOKEN, FINISH], CutShort, Outcome::TruncatedBody);
+        check(&[], CutShort, Outcome::TruncatedBody);
+        check(&[TOKEN, FINISH], Reset, Outcome::ResetMidstream);
+    }
+
+    #[test]
+    fn an_error_is_a_failure_whatever_follows_it() {
+        for ending in [CleanEnd, CutShort, Reset] {
+            check(&[TOKEN, ERROR, DONE], ending, Outcome::ServerErrorInStream);
+            check(&[ERROR], ending, Outcome::ServerErrorInStream);
+        }
+        let detail = ended(&[ERROR, DONE], CleanEnd).1.unwrap();
+        assert_eq!(detail.message, "boom");
+        assert_eq!((detail.code.as_deref(), detail.error_type.as_deref()), (Some("500"), Some("T")));
+    }
+
+    #[test]
+    fn a_broken_event_explains_an_answer_that_only_stops() {
+        check(&[TOKEN, "{broken", TOKEN], CleanEnd, Outcome::MalformedEvent);
+        check(&[TOKEN, "{broken", FINISH], CleanEnd, Outcome::Ok);
+        check(&[TOKEN, "{broken"], CutShort, Outcome::TruncatedBody);
+        check(&[TOKEN, ": OPENROUTER PROCESSING", ""], CleanEnd, Outcome::TruncatedStream);
+        let detail = ended(&["{broken"], CleanEnd).1.unwrap();
+        assert_eq!(detail.body_start, b"{broken");
+        assert!(detail.message.starts_with("an event is not JSON"), "{}", detail.message);
+    }
+
+    #[test]
+    fn an_error_written_into_an_open_event_is_a_failure_even_with_a_terminal() {
+        let both = format!("{TOKEN}\n{ERROR}");
+        let half = format!("{}\n{ERROR}", &TOKEN[..20]);
+        for event in [both, half] {
+            for events in [&[event.as_str()][..], &[TOKEN, &event, FINISH, DONE]] {
+                let (outcome, detail, _) = ended(events, CleanEnd);
+                let detail = detail.unwrap();
+                assert_eq!(outcome, Outcome::MalformedEvent);
+                assert!(detail.message.ends_with(": boom"), "{}", detail.message);
+                assert_eq!(detail.body_start, event.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn the_block_that_was_open_at_a_clean_end_counts() {
+        let tail = |events: &[&str], tail: &str| {
+            let mut account = StreamAccount::new(Dialect::Chat);
+            account.start(None);
+            for event in events {
+                account.on_event(b"", event.as_bytes());
+            }
+            account.on_tail(b"", tail.as_bytes());
+            (account.conclude(CleanEnd).0, account.counters().events, account.counters().malformed_events)
+        };
+        assert_eq!(tail(&[TOKEN], DONE), (Outcome::Ok, 2, 0));
+        assert_eq!(tail(&[TOKEN], FINISH), (Outcome::Ok, 2, 0));
+        assert_eq!(tail(&[TOKEN], ERROR), (Outcome::ServerErrorInStream, 2, 0));
+        assert_eq!(tail(&[TOKEN, DONE], TOKEN), (Outcome::Ok, 2, 0));
+        // Half an event is how a cut answer ends.
+        assert_eq!(tail(&[TOKEN], &TOKEN[..20]), (Outcome::TruncatedStream, 2, 1));
+    }
+}

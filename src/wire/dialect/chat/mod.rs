@@ -7,6 +7,7 @@
 //! output; `""` and null are not. Only `[DONE]` ends the answer; a finish reason never does, since usage, errors
 //! and further choices may follow it.
 
+mod keys;
 mod scan;
 mod value;
 

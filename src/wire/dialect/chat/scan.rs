@@ -6,9 +6,10 @@
 //! no objects, and more pieces than fit [`Scanned`]. None of these stands in the chunks that vLLM, SGLang,
 //! llama.cpp, OpenAI or TensorRT-LLM send while they generate.
 
+use super::keys::{ChoiceKey, DeltaKey, FunctionKey, GroqKey, Seen, TimingsKey, ToolKey, TopKey, UsageKey};
 use super::value::usage_of_timings;
 use crate::record::{OutputKind, Usage};
-use crate::wire::dialect::cursor::{Cursor, Head};
+use crate::wire::dialect::cursor::Cursor;
 use crate::wire::dialect::text::JsonText;
 use crate::wire::dialect::{ChoiceShape, EventSink, Facts};
 
@@ -34,10 +35,14 @@ enum Part<'a> {
     Finish(&'a [u8]),
 }
 
-/// Scans the data of one event, white space trimmed, into `found`, which must be new. `None`: not certain, and
-/// `found` means nothing.
+/// Scans the data of one event, white space trimmed, into `found`, and forgets what was in there. `None`: not
+/// certain, and `found` means nothing.
 #[must_use]
 pub fn scan<'a>(data: &'a [u8], found: &mut Scanned<'a>) -> Option<()> {
+    found.used = 0;
+    found.usage = None;
+    found.role = false;
+    found.recognised = false;
     let mut scan = Scan { cursor: Cursor::new(data), found, usage_place: Place::Nowhere };
     scan.top()?;
     scan.cursor.finish()?;
@@ -114,96 +119,6 @@ enum Place {
     Timings,
     Nowhere,
 }
-
-/// Keys seen so far in one object, so that a second one of the same name is noticed.
-#[derive(Default)]
-struct Seen(u32);
-
-impl Seen {
-    /// `None` when `key` stood before.
-    #[inline]
-    fn once(&mut self, key: u32) -> Option<()> {
-        let bit = 1_u32.wrapping_shl(key);
-        if self.0 & bit != 0 {
-            return None;
-        }
-        self.0 |= bit;
-        Some(())
-    }
-}
-
-/// Declares the keys of one object that matter (the rest is skipped) as an enum with a reader: first the usual
-/// spelling `"key":` by one comparison each, then whatever white space allows. A key with escapes is not certain.
-macro_rules! keys {
-    ($name:ident { $($key:ident = $text:literal,)+ } skipped { $($skipped:literal,)* }) => {
-        #[derive(Clone, Copy, PartialEq, Eq)]
-        enum $name { $($key,)+ Other }
-
-        impl $name {
-            /// Goes past the key and its colon, up to the value.
-            #[inline(always)]
-            fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
-                let key = Self::usual(cursor).or_else(|| Self::unusual(cursor))?;
-                cursor.skip_space();
-                Some(key)
-            }
-
-            #[inline(always)]
-            fn usual(cursor: &mut Cursor<'_>) -> Option<Self> {
-                let window = cursor.window()?;
-                $({
-                    const KEY: &[u8] = concat!("\"", $text, "\":").as_bytes();
-                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
-                        return Some(Self::$key);
-                    }
-                })+
-                $({
-                    const KEY: &[u8] = concat!("\"", $skipped, "\":").as_bytes();
-                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
-                        return Some(Self::Other);
-                    }
-                })*
-                None
-            }
-
-            fn unusual(cursor: &mut Cursor<'_>) -> Option<Self> {
-                let text = cursor.plain_string()?;
-                cursor.colon()?;
-                $(if text == $text.as_bytes() { return Some(Self::$key); })+
-                Some(Self::Other)
-            }
-        }
-    };
-}
-
-keys!(TopKey {
-    Choices = "choices", Object = "object", Usage = "usage", XGroq = "x_groq", Timings = "timings",
-    Error = "error", Detail = "detail", Message = "message",
-} skipped { "id", "created", "model", "system_fingerprint", "service_tier", "obfuscation", });
-
-keys!(ChoiceKey {
-    Index = "index", Delta = "delta", FinishReason = "finish_reason", Text = "text", Message = "message",
-    Usage = "usage", Error = "error",
-} skipped { "logprobs", "token_ids", "stop_reason", "matched_stop", });
-
-keys!(DeltaKey {
-    Content = "content", Role = "role", ReasoningContent = "reasoning_content", Reasoning = "reasoning",
-    ToolCalls = "tool_calls", FunctionCall = "function_call", Refusal = "refusal",
-} skipped {});
-
-keys!(ToolKey { Function = "function", Custom = "custom", } skipped { "index", "id", "type", });
-
-keys!(FunctionKey { Name = "name", Arguments = "arguments", Input = "input", } skipped {});
-
-keys!(UsageKey {
-    Prompt = "prompt_tokens", Completion = "completion_tokens", Total = "total_tokens",
-    PromptDetails = "prompt_tokens_details", CompletionDetails = "completion_tokens_details",
-    Reasoning = "reasoning_tokens", Cached = "cached_tokens", CacheHit = "prompt_cache_hit_tokens",
-} skipped {});
-
-keys!(GroqKey { Usage = "usage", Error = "error", } skipped { "id", });
-
-keys!(TimingsKey { Prompt = "prompt_n", Cached = "cache_n", Predicted = "predicted_n", } skipped {});
 
 struct Scan<'a, 'f> {
     cursor: Cursor<'a>,
