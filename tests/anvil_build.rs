@@ -295,8 +295,8 @@ fn row_of(timing: &Value, failure: Option<&Value>) -> RequestRow {
         ..ReceiveStamps::default()
     };
     let mut row = plain_row(index, start, at);
-    row.counters.content_chunks = count("content_chunks").unwrap();
-    row.counters.reasoning_chunks = reasoning_chunks;
+    row.counters.content_deltas = count("content_chunks").unwrap();
+    row.counters.reasoning_deltas = reasoning_chunks;
     row.usage.prompt_tokens = count("prompt_tokens");
     row.usage.completion_tokens = count("output_tokens");
     row.planned_context_tokens = count("planned_context_tokens");

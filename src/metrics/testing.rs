@@ -48,6 +48,8 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
             output_chunks: 6,
             reasoning_chunks: 2,
             content_chunks: 4,
+            content_deltas: 4,
+            reasoning_deltas: 2,
             ..Counters::default()
         },
         usage: Usage {

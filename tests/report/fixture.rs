@@ -290,6 +290,7 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
             reads: 66 - coalesced,
             output_chunks: 64,
             content_chunks: 64,
+            content_deltas: 64,
             coalesced_chunks: coalesced,
             bytes_sent: 2_900,
             bytes_received: 17_300,
@@ -357,6 +358,7 @@ fn idle_timeout(row: &mut RequestRow, chunks: &mut Vec<OutputChunk>) {
     (row.output_tokens, row.output_token_source) = (Some(10), TokenSource::ContentChunks);
     row.counters.output_chunks = 10;
     row.counters.content_chunks = 10;
+    row.counters.content_deltas = 10;
     row.finish_reasons.clear();
     row.error = Some(ErrorDetail { message: "no byte came for 2s".to_owned(), ..ErrorDetail::default() });
 }
@@ -403,6 +405,7 @@ pub(crate) fn full_row() -> RequestRow {
     row.counters.events_after_done = 3;
     row.counters.keepalive_comments = 4;
     row.counters.reasoning_chunks = 5;
+    row.counters.reasoning_deltas = 6;
     row.counters.tool_call_chunks = 6;
     row.counters.refusal_chunks = 7;
     row.usage.reasoning_tokens = Some(4);

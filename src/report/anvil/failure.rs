@@ -166,10 +166,10 @@ impl Failure {
 impl ResponseMetadata {
     fn of(row: &RequestRow) -> Self {
         Self {
-            content_chunks: row.counters.content_chunks,
+            content_chunks: row.counters.content_deltas,
             finish_reasons: row.finish_reasons.iter().map(|(_, reason)| reason.clone()).collect(),
             output_token_source: token_source(row),
-            reasoning_chunks: row.counters.reasoning_chunks,
+            reasoning_chunks: row.counters.reasoning_deltas,
             stream_terminal_observed: terminal_observed(row),
             usage: UsageMetadata {
                 completion_tokens: row.usage.completion_tokens,
@@ -187,7 +187,7 @@ fn judge(row: &RequestRow) -> Option<Reason> {
     if let Some(reason) = exception(row) {
         return Some(reason);
     }
-    if row.counters.content_chunks == 0 {
+    if row.counters.content_deltas == 0 {
         return value_error(Class::StreamValidationFailed, "stream completed without visible content");
     }
     if !terminal_observed(row) {
@@ -470,7 +470,7 @@ mod tests {
         let want = "stream ended without a terminal event or finish reason";
         assert_eq!(judged(&row), (Class::StreamValidationFailed, "ValueError", want.to_owned()));
         // Reasoning alone is ok for us and not for the reference.
-        row.counters.content_chunks = 0;
+        row.counters.content_deltas = 0;
         row.at.first_content = None;
         let want = "stream completed without visible content";
         assert_eq!(judged(&row), (Class::StreamValidationFailed, "ValueError", want.to_owned()));

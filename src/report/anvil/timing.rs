@@ -144,7 +144,7 @@ impl Timing {
         let output_tokens = row.usage.completion_tokens;
         let derived = Derived::of(first_output_ms, ttft_ms, e2e_ms, row.usage.prompt_tokens, output_tokens);
         Some(Self {
-            content_chunks: row.counters.content_chunks,
+            content_chunks: row.counters.content_deltas,
             controlled_output: None,
             decode_tok_s: derived.decode_tok_s,
             e2e_ms,
@@ -156,7 +156,7 @@ impl Timing {
             output_tokens,
             planned_context_tokens: row.planned_context_tokens,
             prompt_tokens: row.usage.prompt_tokens,
-            reasoning_chunks: row.counters.reasoning_chunks,
+            reasoning_chunks: row.counters.reasoning_deltas,
             request_canary: None,
             request_index: row.request_index,
             time_to_first_output_ms: Some(first_output_ms),
