@@ -175,7 +175,7 @@ impl<S: RowSink> Collector<S> {
         let chunks = self.open.remove(&(worker, record.serial)).unwrap_or_default();
         self.chunks += chunks.len() as u64;
         let facts = (self.setup.facts)(record.index);
-        let scaled = scale(record, &chunks, worker, &self.setup.timeline, facts);
+        let scaled = scale(record, &chunks, worker, &self.setup.timeline, &facts);
         let row = scaled.row;
         let written = self.setup.sink.finished(&row, &scaled.chunks);
         self.keep_error(written);

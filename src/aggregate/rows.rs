@@ -38,7 +38,7 @@ pub fn scale(
     chunks: &[ChunkStamp],
     worker: u32,
     timeline: &Timeline,
-    facts: RequestFacts,
+    facts: &RequestFacts,
 ) -> Scaled {
     let source = if record.user_stamps_only { StampSource::User } else { StampSource::Kernel };
     let at = |stamp: Stamp| match (source, stamp.kernel) {
@@ -58,7 +58,7 @@ pub fn scale(
         })
         .collect();
     let (output_tokens, output_token_source) = output_tokens(&record);
-    let (canary, controlled_output) = observations(record.text.as_deref(), &facts);
+    let (canary, controlled_output) = observations(record.text.as_deref(), facts);
     let row = RequestRow {
         request_index: record.index,
         slot: record.slot,

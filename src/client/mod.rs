@@ -16,9 +16,11 @@ pub mod resolve;
 pub mod setup;
 mod socket;
 pub mod stamps;
+pub mod stop;
 mod timers;
+mod trust;
 mod worker;
 
 pub use pool::{Pool, PoolError};
 pub use setup::{Reuse, WorkerHealth, WorkerSetup};
-pub use worker::StopSignal;
+pub use stop::StopSignal;

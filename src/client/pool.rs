@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use nix::errno::Errno;
 
 use crate::client::setup::{WorkerHealth, WorkerSetup};
-use crate::client::worker::{StopSignal, Worker};
+use crate::client::stop::StopSignal;
+use crate::client::worker::Worker;
 use crate::clock::Rate;
 use crate::record::{Inlet, rings};
 use crate::schedule::Supply;

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 
 use super::args::{Compat, RunArgs, Stamps};
 use super::file::ConfigFile;
+use super::sim_args::{self, SimArgsError};
 use super::spec::{
     ConnectionMode, ConnectionSpec, InstrumentSpec, LoadSpec, RunSpec, Secret, SimSpec, TargetSpec,
 };
@@ -135,38 +136,16 @@ fn base_from(env: Environment<'_>) -> Result<Secret, UsageError> {
     }
 }
 
-/// Reads a profile's name or `KEY=VALUE;KEY=VALUE`. Keys are the simulator's own flags, and it is the one that knows
-/// them; what the run itself decides is refused here.
+/// Reads a profile's name or `KEY=VALUE;KEY=VALUE`, with the simulator's own rules; where it listens is the run's.
 fn simulator(text: &str) -> Result<SimSpec, UsageError> {
     const FLAG: &str = "--sim";
-    /// The run picks the port and reads the ledger; a list of faults is no server.
-    const NOT_HERE: [&str; 3] = ["listen", "ledger", "chaos-list"];
-    let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if text.is_empty() {
-        return Ok(SimSpec::default());
+    let refuse = |error: SimArgsError| UsageError::bad(FLAG, error.as_setting());
+    let spec = sim_args::parse_settings(text).map_err(refuse)?;
+    if spec.settings.iter().any(|(key, _)| key == "listen") {
+        return Err(UsageError::bad(FLAG, "cannot set listen: the run decides it"));
     }
-    if !text.contains('=') {
-        if !word(text) {
-            return Err(UsageError::bad(FLAG, "takes a profile or KEY=VALUE;KEY=VALUE"));
-        }
-        return Ok(SimSpec { settings: vec![("profile".to_owned(), text.to_owned())] });
-    }
-    let mut settings: Vec<(String, String)> = Vec::new();
-    for setting in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let (key, value) = (key.trim().replace('_', "-"), value.trim());
-        if !word(&key) || value.is_empty() || value.chars().any(char::is_control) {
-            return Err(UsageError::bad(FLAG, "has a setting that is not KEY=VALUE"));
-        }
-        if NOT_HERE.contains(&key.as_str()) {
-            return Err(UsageError::bad(FLAG, format!("cannot set {key}: the run decides it")));
-        }
-        if settings.iter().any(|(known, _)| *known == key) {
-            return Err(UsageError::bad(FLAG, format!("sets {key} twice")));
-        }
-        settings.push((key, value.to_owned()));
-    }
-    Ok(SimSpec { settings })
+    sim_args::child_arguments(&spec).map_err(refuse)?;
+    Ok(spec)
 }
 
 fn load(args: &RunArgs) -> Result<LoadSpec, UsageError> {

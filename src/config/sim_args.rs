@@ -13,6 +13,7 @@ use clap::{Args, Command, FromArgMatches};
 
 use crate::config::spec::SimSpec;
 use crate::sim::{CountDistribution, DurationDistribution, Shape, SimOptions};
+use crate::units::text::parse_duration;
 
 /// Where the simulator listens unless told otherwise: not reachable from outside, on a free port.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:0";
@@ -161,6 +162,17 @@ pub enum SimArgsError {
     /// The settings of `run --sim` are no good.
     #[error("--sim: {0}")]
     Setting(String),
+}
+
+impl SimArgsError {
+    /// What is wrong, to be said after the name of the flag that brought the settings.
+    #[must_use]
+    pub fn as_setting(&self) -> String {
+        match self {
+            Self::Value { flag, reason } => format!("cannot be read: {flag}: {reason}"),
+            Self::Setting(reason) => format!("cannot be read: {reason}"),
+        }
+    }
 }
 
 impl SimArgs {
@@ -331,18 +343,12 @@ fn parse_count(text: &str) -> Result<f64, String> {
     parse_plain(text).ok_or_else(|| format!("'{text}' is not a number of tokens"))
 }
 
-/// Nanoseconds of `250us`, `10ms`, `2s`, `1m`; a bare number is seconds.
+#[expect(clippy::cast_precision_loss, reason = "a duration beyond 104 days rounds by a nanosecond")]
 fn parse_nanos(text: &str) -> Result<f64, String> {
-    const UNITS: [(&str, f64); 7] =
-        [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 6e10), ("h", 3.6e12)];
     let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let scale =
-        if unit.is_empty() { Some(1e9) } else { UNITS.iter().find(|(u, _)| *u == unit).map(|(_, s)| *s) };
-    match (parse_plain(number), scale) {
-        (Some(number), Some(scale)) => Ok(number * scale),
-        _ => Err(format!("'{text}' is not a duration such as 20ms")),
+    match parse_duration(text) {
+        Ok(span) => Ok(span.0 as f64),
+        Err(_) => Err(format!("'{text}' is not a duration such as 20ms")),
     }
 }
 

@@ -11,6 +11,5 @@ pub mod recorder;
 pub mod requests;
 pub mod saved;
 pub mod terminal;
-pub mod utc;
 pub mod validity;
 pub mod warnings;

@@ -194,6 +194,7 @@ const OBSERVE: &str = "observe";
 impl<'a> RequestLine<'a> {
     /// The line of a row.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a table: one field a line")]
     pub fn of(row: &'a RequestRow, run_id: &RunId) -> Self {
         let (at, counters) = (&row.at, &row.counters);
         Self {

@@ -251,9 +251,12 @@ fn the_simulator_is_a_target_of_its_own() {
     let settings = |argv: &[&str]| spec(argv).target.sim.unwrap().settings;
     assert_eq!(settings(&["--sim"]), []);
     let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
-    assert_eq!(settings(&["--sim=slow"]), [pair("profile", "slow")]);
-    let got = settings(&["--sim=ttft=lognormal:80ms,20ms; itl=20ms;max_in_flight=4;"]);
-    assert_eq!(got, [pair("ttft", "lognormal:80ms,20ms"), pair("itl", "20ms"), pair("max-in-flight", "4")]);
+    assert_eq!(settings(&["--sim=fast"]), [pair("profile", "fast")]);
+    let got = settings(&["--sim=ttft=lognormal:80ms,20ms; itl=20ms;tokens_per_chunk=4;"]);
+    assert_eq!(
+        got,
+        [pair("ttft", "lognormal:80ms,20ms"), pair("itl", "20ms"), pair("tokens_per_chunk", "4")]
+    );
     let target = spec(&["--sim"]).target;
     assert_eq!((target.base_url.as_str(), target.path.as_str()), ("", "/v1/chat/completions"));
     assert_eq!(target.models_path.as_deref(), Some("/v1/models"));

@@ -16,9 +16,14 @@ const MISTAKES: &[(&[&str], &str)] = &[
         &["--endpoint-path=/v1", "--sim"],
         "--endpoint-path does not go together with --sim: the simulator has its own paths",
     ),
-    (&["--sim=a b"], "--sim takes a profile or KEY=VALUE;KEY=VALUE"),
-    (&["--sim=ttft=1ms;itl"], "--sim has a setting that is not KEY=VALUE"),
-    (&["--sim=ttft=1ms;ttft=2ms"], "--sim sets ttft twice"),
+    (
+        &["--sim=slow"],
+        "--sim cannot be read: profile: there is no profile 'slow' (there are default, loaded, reasoning, speculative, \
+         fast, instant)",
+    ),
+    (&["--sim=ttft=1ms;itl"], "--sim cannot be read: 'itl' is not KEY=VALUE"),
+    (&["--sim=ttft=1ms;ttft=2ms"], "--sim cannot be read: 'ttft' is given twice"),
+    (&["--sim=ttft=soon"], "--sim cannot be read: ttft: 'soon': 'soon' is not a duration such as 20ms"),
     (&["--sim=listen=127.0.0.1:1"], "--sim cannot set listen: the run decides it"),
     (&["--endpoint=completions"], "--endpoint completions is not built in yet; chat is"),
     (&["--endpoint=http"], "--endpoint http is not built in yet; chat is"),

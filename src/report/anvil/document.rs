@@ -14,8 +14,7 @@ use crate::report::anvil::statistics::{
     Population, TAIL_FAMILIES, metrics, samples_key, throughput_eligible,
 };
 use crate::report::anvil::timing::{Policy, Timing};
-use crate::report::utc::Utc;
-use crate::units::{Nanos, UnixNanos};
+use crate::units::{Nanos, UnixNanos, calendar};
 
 /// What the rows do not tell.
 #[derive(Debug, Clone, Copy)]
@@ -147,7 +146,7 @@ impl<'a> Artifact<'a> {
             controlled_output_policy: Policy::of(prompt.controlled_output_strict),
             engine: labels.engine.as_deref(),
             failed,
-            finished_at: Utc::of(run.finished).to_string(),
+            finished_at: calendar::rfc3339(run.finished),
             finished_at_unix_ns: run.finished.get(),
             gpu: labels.gpu.as_deref(),
             manifest: labels.manifest.as_deref(),
@@ -163,13 +162,13 @@ impl<'a> Artifact<'a> {
             requests: completed + failed,
             response_words: prompt.response_words,
             responses_received: completed + received,
-            run_id: format!("benchmark-{}", Utc::of(run.started).compact()),
+            run_id: format!("benchmark-{}", calendar::basic(run.started)),
             sampling: Sampling::of(run.spec),
             schema: SCHEMA,
             serve_flags: ServeFlags::of(run.spec),
             shared_prefix_tokens: if prompt.unique { 0 } else { prompt.shared_prefix_tokens },
             source_recipe: labels.source_recipe.as_deref(),
-            started_at: Utc::of(run.started).to_string(),
+            started_at: calendar::rfc3339(run.started),
             started_at_unix_ns: run.started.get(),
             tier: labels.tier.as_deref(),
             timestamp_precision: TIMESTAMP_PRECISION,

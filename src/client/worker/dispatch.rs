@@ -1,0 +1,217 @@
+//! From a free slot to a request on the wire: which connection carries it, when one is made, what is put off.
+
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use super::{CONNECTIONS_PER_SLOT, Worker};
+use crate::client::connection::State;
+use crate::client::setup::Reuse;
+use crate::client::socket::{StreamSocket, connect_outcome};
+use crate::record::{ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
+use crate::schedule::{Next, Prepared};
+use crate::units::Ticks;
+
+/// A request that has no connection yet.
+#[derive(Debug)]
+pub(super) struct Pending {
+    request: Prepared,
+    due: Ticks,
+    /// Kept connections found closed on its way.
+    stale: u32,
+}
+
+/// A place in the closed loop.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// A request that waits for the last bytes of the answer before it, or for the end of the probation, and until
+    /// when.
+    pub(super) waiting: Option<(Pending, Ticks)>,
+    /// Kept connections found closed since its last request.
+    pub(super) stale: u32,
+}
+
+impl Worker {
+    /// Starts the next request of every free slot.
+    pub(super) fn start_free_slots(&mut self) {
+        self.starved = false;
+        // A request that fails at once, such as a refused connect, frees its slot again. Every slot gets one turn, so
+        // that reading the others goes on.
+        for _ in 0..self.free.len() {
+            let Some((slot, due)) = self.free.pop_front() else { return };
+            if self.exhausted {
+                continue;
+            }
+            match self.supply.next() {
+                Next::Request(request) => {
+                    self.open += 1;
+                    let stale = self.slots.get_mut(slot).map_or(0, |s| std::mem::take(&mut s.stale));
+                    self.place(slot, Pending { request, due, stale });
+                }
+                Next::Later => {
+                    self.health.starved += 1;
+                    self.starved = true;
+                    self.free.push_front((slot, due));
+                    return;
+                }
+                Next::Done => self.exhausted = true,
+            }
+        }
+    }
+
+    /// A slot whose request waited goes on.
+    pub(super) fn resume(&mut self, slot: usize) {
+        if let Some((pending, _)) = self.slots.get_mut(slot).and_then(|s| s.waiting.take()) {
+            self.place(slot, pending);
+        }
+    }
+
+    /// The peer closed a kept connection. In the probation that is news for all slots.
+    pub(super) fn on_kept_connection_closed(&mut self, slot: usize) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.stale += 1;
+        }
+        if self.trust.closed() {
+            (0..self.slots.len()).for_each(|slot| self.resume(slot));
+        }
+    }
+
+    /// Finds the connection for a request: the kept one, or the one whose tail is about to come, or a new one.
+    fn place(&mut self, slot: usize, mut pending: Pending) {
+        let first = slot * CONNECTIONS_PER_SLOT;
+        let range = first..first + CONNECTIONS_PER_SLOT;
+        let probation_end = self.trust.probation_end(self.now, self.limits.probation);
+        let mut tail = None;
+        let mut oldest = (Ticks(u64::MAX), first);
+        for index in range.clone() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            match connection.state {
+                State::Idle => {
+                    if let Some(until) = probation_end {
+                        return self.wait(slot, pending, until);
+                    }
+                    if connection.fit_for_reuse(self.now, self.limits.rate) {
+                        return self.send_on(index, pending);
+                    }
+                    connection.close();
+                    pending.stale += 1;
+                }
+                State::Draining { since, .. } => {
+                    oldest = oldest.min((since, index));
+                    if connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep()
+                    {
+                        tail = Some(since);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(since) = tail {
+            let until = Ticks(since.0 + self.limits.patience.0);
+            if self.now < until {
+                return self.wait(slot, pending, until);
+            }
+        }
+        // Where both places wait for their last bytes, the older tail is given up.
+        let is_vacant =
+            |i: &usize| self.connections.get(*i).is_some_and(|c| matches!(c.state, State::Closed));
+        let index = { range }.find(is_vacant).unwrap_or_else(|| {
+            self.end_tail(oldest.1);
+            oldest.1
+        });
+        self.connect(index, pending);
+    }
+
+    /// Puts a request off: until then something about its connection may be known.
+    fn wait(&mut self, slot: usize, pending: Pending, until: Ticks) {
+        if let Some(place) = self.slots.get_mut(slot) {
+            place.waiting = Some((pending, until));
+            self.timers.arm(until, slot * CONNECTIONS_PER_SLOT);
+        }
+    }
+
+    fn connect(&mut self, index: usize, pending: Pending) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
+        record.stale_connections = pending.stale;
+        self.serial += 1;
+        record.serial = self.serial;
+        let id = self.setup.next_connection();
+        record.connection_id = id;
+        let began = self.clock.ticks();
+        record.connect = Some((began, None));
+        let Some(address) = self.setup.address(id) else {
+            record.outcome = Outcome::Dns;
+            return self.failed_before_connection(index, record);
+        };
+        match StreamSocket::connect(address, self.setup.kernel_stamps) {
+            Ok((socket, connected)) => {
+                let flags =
+                    EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+                let token = connection.open(socket, id, index);
+                connection.begin(pending.request.bytes, record, began);
+                let added = connection
+                    .socket
+                    .as_ref()
+                    .map_or(Err(Errno::EBADF), |s| self.epoll.add(s.as_fd(), EpollEvent::new(flags, token)));
+                if let Err(error) = added {
+                    return self.fail(index, connect_outcome(error), error.desc());
+                }
+                self.arm(index);
+                if connected {
+                    self.on_connected(index);
+                }
+            }
+            Err(error) => {
+                record.outcome = connect_outcome(error);
+                record.error =
+                    Some(Box::new(ErrorDetail { message: error.desc().to_owned(), ..Default::default() }));
+                self.failed_before_connection(index, record);
+            }
+        }
+    }
+
+    fn failed_before_connection(&mut self, index: usize, mut record: RequestRecord) {
+        let now = self.clock.ticks();
+        record.set(StampKind::End, Stamp { user: now, kernel: None });
+        self.write_down(record);
+        self.free.push_back((index / CONNECTIONS_PER_SLOT, now));
+    }
+
+    /// The handshake is done: the request goes out.
+    pub(super) fn on_connected(&mut self, index: usize) {
+        let now = self.clock.ticks();
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.connected(now);
+        }
+        self.write(index);
+    }
+
+    /// Sends on a kept connection.
+    fn send_on(&mut self, index: usize, pending: Pending) {
+        self.serial += 1;
+        let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
+        record.stale_connections = pending.stale;
+        record.serial = self.serial;
+        let now = self.clock.ticks();
+        if let Some(connection) = self.connections.get_mut(index) {
+            record.connection_id = connection.id;
+            record.connection_use = connection.uses;
+            connection.begin(pending.request.bytes, record, now);
+            connection.state = State::Busy;
+        }
+        self.arm(index);
+        self.write(index);
+    }
+
+    /// Writes as much of the request as the kernel takes.
+    pub(super) fn write(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        match connection.write(&self.clock) {
+            Ok(()) | Err(Errno::EAGAIN) => {}
+            // The answer may be there already (a refusal of a large body): read it before giving up.
+            Err(_) => self.on_readable(index, true),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One pinned thread with one bare epoll loop over its own connections.
+//!
+//! The loop waits, reads every socket that has bytes ([`reading`]), lets the exchanges take the bytes in, starts the
+//! next request of every slot that became free ([`dispatch`]), and looks at its deadlines ([`deadlines`]). Between the
+//! due instant and the end of a request it takes no lock, logs nothing and draws nothing. It is edge-triggered: one
+//! `epoll_ctl` per connection for its whole life.
+
+mod deadlines;
+mod dispatch;
+mod reading;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+
+use self::deadlines::Limits;
+use self::dispatch::Slot;
+use crate::client::affinity;
+use crate::client::connection::{Connection, State};
+use crate::client::setup::{WorkerHealth, WorkerSetup};
+use crate::client::socket::ReadBuffer;
+use crate::client::stop::StopSignal;
+use crate::client::timers::Timers;
+use crate::client::trust::Trust;
+use crate::clock::{Clock, Rate};
+use crate::record::{Outcome, Outlet, RequestRecord};
+use crate::schedule::Supply;
+use crate::units::Ticks;
+
+/// Events taken from the kernel at once: enough to see a whole burst, small enough to stay in the first-level cache.
+const EVENTS_PER_TURN: usize = 512;
+
+/// Connections of a slot: one that carries the request, and one that may still wait for the last bytes of the answer
+/// before.
+const CONNECTIONS_PER_SLOT: usize = 2;
+
+/// The token of the stop signal among the tokens of connections.
+const STOP_TOKEN: u64 = u64::MAX;
+
+/// A worker: everything its thread owns.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    setup: WorkerSetup,
+    supply: Arc<Supply>,
+    stop: Arc<StopSignal>,
+    outlet: Outlet,
+    clock: Clock,
+    limits: Limits,
+    epoll: Epoll,
+    buffer: ReadBuffer,
+    connections: Vec<Connection>,
+    slots: Vec<Slot>,
+    timers: Timers,
+    /// Slots that are free, and since when.
+    free: VecDeque<(usize, Ticks)>,
+    /// A free slot found no rendered request.
+    starved: bool,
+    /// Connections with bytes left over from a turn.
+    again: VecDeque<usize>,
+    /// Requests begun and not written down yet.
+    open: usize,
+    exhausted: bool,
+    trust: Trust,
+    now: Ticks,
+    serial: u64,
+    health: WorkerHealth,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        setup: WorkerSetup,
+        supply: Arc<Supply>,
+        stop: Arc<StopSignal>,
+        outlet: Outlet,
+        rate: Rate,
+    ) -> Result<Self, Errno> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll
+            .add(stop.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP_TOKEN))?;
+        let slots = setup.slots;
+        let connections =
+            (0..slots * CONNECTIONS_PER_SLOT).map(|_| Connection::new(setup.capture_limit)).collect();
+        let limits = Limits::of(&setup, rate);
+        Ok(Self {
+            supply,
+            stop,
+            outlet,
+            clock: Clock::new(),
+            limits,
+            epoll,
+            buffer: ReadBuffer::new(),
+            connections,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            timers: Timers::with_capacity(slots * CONNECTIONS_PER_SLOT),
+            free: VecDeque::with_capacity(slots),
+            starved: false,
+            again: VecDeque::with_capacity(slots),
+            open: 0,
+            exhausted: false,
+            trust: Trust::Unknown(None),
+            now: Ticks(0),
+            serial: 0,
+            health: WorkerHealth { worker: setup.worker, ..WorkerHealth::default() },
+            setup,
+        })
+    }
+
+    /// Pins the calling thread; before [`Worker::run`], so that the start waits for nothing.
+    pub(crate) fn pin(&mut self) {
+        if let Some(core) = self.setup.core {
+            self.health.pinned_core = affinity::pin_to(&[core]).is_ok().then_some(core);
+        }
+    }
+
+    /// Carries requests until the plan is exhausted or a stop is asked for.
+    pub(crate) fn run(mut self) -> WorkerHealth {
+        self.now = self.clock.ticks();
+        self.health.started = self.now;
+        let now = self.now;
+        self.free.extend((0..self.slots.len()).map(|slot| (slot, now)));
+        let mut events = [EpollEvent::empty(); EVENTS_PER_TURN];
+        while !self.is_done() {
+            let timeout = self.wait_limit();
+            let before = self.clock.ticks();
+            let count = self.epoll.wait(&mut events, timeout).unwrap_or(0);
+            self.now = self.clock.ticks();
+            self.health.waited = Ticks(self.health.waited.0 + self.now.0.saturating_sub(before.0));
+            self.health.turns += 1;
+            self.read_leftovers();
+            for event in events.iter().take(count) {
+                self.on_event(*event);
+            }
+            self.on_deadlines();
+        }
+        self.health.ended = self.clock.ticks();
+        self.health.ring_drops = self.outlet.drops();
+        self.health
+    }
+
+    /// Starts what is free to start, cuts when a stop is asked for, and says whether anything is left to do.
+    fn is_done(&mut self) -> bool {
+        if self.stop.is_requested() {
+            self.exhausted = true;
+            self.free.clear();
+            self.cut_all();
+        }
+        self.start_free_slots();
+        self.open == 0 && self.free.is_empty()
+    }
+
+    /// Cuts everything in flight: the run is over.
+    fn cut_all(&mut self) {
+        for slot in &mut self.slots {
+            // A request that was not sent was never begun.
+            self.open -= usize::from(slot.waiting.take().is_some());
+        }
+        for index in 0..self.connections.len() {
+            let state = self.connections.get(index).map_or(State::Closed, |c| c.state);
+            match state {
+                State::Connecting | State::Busy => self.fail(index, Outcome::Incomplete, ""),
+                State::Draining { .. } => self.end_tail(index),
+                State::Idle | State::Closed => {}
+            }
+        }
+        self.free.clear();
+    }
+
+    /// Ends a request with an outcome that no byte of its answer decided.
+    fn fail(&mut self, index: usize, outcome: Outcome, message: &str) {
+        self.now = self.clock.ticks();
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let state = connection.state;
+        let record = connection.give_up(outcome, message, self.now);
+        connection.close();
+        self.end_request(index / CONNECTIONS_PER_SLOT, record, state);
+    }
+
+    /// Gives up the last bytes of an answer whose terminal was read.
+    fn end_tail(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let record = connection.finish(self.now);
+        connection.close();
+        if let Some(record) = record {
+            self.write_down(record);
+        }
+    }
+
+    /// Writes a request down and frees its slot, unless its terminal did so already.
+    fn end_request(&mut self, slot: usize, record: Option<RequestRecord>, state: State) {
+        let Some(record) = record else { return };
+        self.write_down(record);
+        if matches!(state, State::Draining { .. }) {
+            self.resume(slot);
+        } else {
+            self.free.push_back((slot, self.now));
+        }
+    }
+
+    fn write_down(&mut self, record: RequestRecord) {
+        self.open = self.open.saturating_sub(1);
+        self.outlet.record(record);
+    }
+}

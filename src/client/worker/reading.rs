@@ -1,0 +1,145 @@
+//! From a readable socket to the exchange's progress, and what the progress means for connection and slot.
+
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use super::{CONNECTIONS_PER_SLOT, STOP_TOKEN, Worker};
+use crate::client::connection::{Connection, State};
+use crate::client::exchange::Progress;
+use crate::client::setup::Reuse;
+use crate::client::socket::{StreamSocket, connect_outcome};
+use crate::units::Ticks;
+
+/// Reads of one connection in one turn before the others get theirs: 16 × 64 KiB.
+const READS_PER_TURN: u32 = 16;
+
+impl Worker {
+    /// Goes on with the connections that had more bytes than a turn reads.
+    pub(super) fn read_leftovers(&mut self) {
+        for _ in 0..self.again.len() {
+            if let Some(index) = self.again.pop_front() {
+                self.on_readable(index, false);
+            }
+        }
+    }
+
+    /// Handles one readiness event.
+    pub(super) fn on_event(&mut self, event: EpollEvent) {
+        if event.data() == STOP_TOKEN {
+            return;
+        }
+        let Some(index) = Connection::index_of(event.data()) else { return };
+        let flags = event.events();
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if !connection.is_token(event.data()) {
+            return;
+        }
+        if matches!(connection.state, State::Connecting) {
+            let result = connection.socket.as_ref().map_or(Ok(()), StreamSocket::take_error);
+            if let Err(error) = result {
+                return self.fail(index, connect_outcome(error), error.desc());
+            }
+            if !flags.contains(EpollFlags::EPOLLOUT) {
+                return;
+            }
+            self.on_connected(index);
+        } else if flags.contains(EpollFlags::EPOLLOUT) && connection.has_unsent() {
+            self.write(index);
+        }
+        let end = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if flags.intersects(EpollFlags::EPOLLIN | end) {
+            self.on_readable(index, flags.intersects(end));
+        }
+    }
+
+    /// Reads until the socket is empty: a read that does not fill the buffer emptied it, except before an end of
+    /// stream, which must be read too.
+    pub(super) fn on_readable(&mut self, index: usize, to_the_end: bool) {
+        for _ in 0..READS_PER_TURN {
+            let Some(connection) = self.connections.get_mut(index) else { return };
+            let Some(socket) = connection.socket.as_ref() else { return };
+            let before = self.now;
+            let received = socket.receive(&mut self.buffer);
+            self.now = self.clock.ticks();
+            match received {
+                Ok(received) if received.len == 0 => return self.on_end_of_stream(index),
+                Ok(received) => {
+                    let short = received.len < self.buffer.bytes.len();
+                    let bytes = self.buffer.bytes.get(..received.len).unwrap_or_default();
+                    let progress = connection.on_read(bytes, received.kernel, self.now, &mut self.outlet);
+                    if short {
+                        connection.not_before = before;
+                    }
+                    self.on_progress(index, progress);
+                    if short && !to_the_end {
+                        return;
+                    }
+                }
+                Err(Errno::EAGAIN) => return,
+                Err(Errno::EINTR) => {}
+                Err(error) => return self.on_socket_error(index, error),
+            }
+        }
+        self.again.push_back(index);
+    }
+
+    fn on_progress(&mut self, index: usize, progress: Progress) {
+        let slot = index / CONNECTIONS_PER_SLOT;
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        match (progress, connection.state) {
+            (Progress::Going, _) => {}
+            (Progress::Terminal, State::Busy) => {
+                // Even a connection that will not be used again gets the time for its last bytes: closing on them
+                // would reset it, and a server may take that for a client that gave up.
+                connection.state = State::Draining { since: now, until: Ticks(now.0 + self.limits.tail.0) };
+                self.arm(index);
+                self.free.push_back((slot, now));
+            }
+            (Progress::Terminal, _) => {}
+            (Progress::Complete, state) => {
+                let keep =
+                    connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep();
+                let record = connection.finish(now);
+                if keep {
+                    connection.state = State::Idle;
+                    self.trust.kept(now);
+                } else {
+                    connection.close();
+                }
+                self.end_request(slot, record, state);
+            }
+            (Progress::Failed, state) => {
+                let record = connection.finish(now);
+                connection.close();
+                self.end_request(slot, record, state);
+            }
+            (Progress::Unexpected, _) => connection.close(),
+        }
+    }
+
+    fn on_end_of_stream(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if matches!(connection.state, State::Idle) {
+            connection.close();
+            return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT);
+        }
+        let progress = connection.on_end_of_stream(self.now, &mut self.outlet);
+        self.on_progress(index, progress);
+        // Whatever the answer was, this connection is at its end.
+        if let Some(connection) = self.connections.get_mut(index)
+            && matches!(connection.state, State::Idle)
+        {
+            connection.close();
+        }
+    }
+
+    fn on_socket_error(&mut self, index: usize, error: Errno) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if matches!(connection.state, State::Idle) {
+            return self.on_end_of_stream(index);
+        }
+        let progress = connection.on_reset(error, self.now);
+        self.on_progress(index, progress);
+    }
+}
