@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::{RequestFacts, scale};
 use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
@@ -51,6 +52,8 @@ pub struct CollectorSetup<S> {
     pub clock: Clock,
     /// What the plan knows about a request.
     pub facts: Box<dyn Fn(u64) -> RequestFacts + Send>,
+    /// Keeps secrets out of what servers say.
+    pub mask: Mask,
     /// Where rows go.
     pub sink: S,
     /// Live numbers.
@@ -176,7 +179,10 @@ impl<S: RowSink> Collector<S> {
         self.chunks += chunks.len() as u64;
         let facts = (self.setup.facts)(record.index);
         let scaled = scale(record, &chunks, worker, &self.setup.timeline, &facts);
-        let row = scaled.row;
+        let mut row = scaled.row;
+        if let Some(detail) = row.error.as_mut() {
+            self.setup.mask.apply(detail);
+        }
         let written = self.setup.sink.finished(&row, &scaled.chunks);
         self.keep_error(written);
         let live = &self.setup.live;

@@ -32,6 +32,8 @@ pub struct Counts {
     pub by_status: BTreeMap<u16, u64>,
     /// Kept connections found closed before reuse and replaced.
     pub stale_connections: u64,
+    /// Requests on a connection that had carried one before.
+    pub reused: u64,
     /// Failures that are this machine's or this process's fault.
     pub client_faults: u64,
     /// Of each failing outcome that occurred, the failure with the lowest index.
@@ -75,6 +77,7 @@ impl Counts {
         }
         self.client_faults += u64::from(row.outcome.fault() == Fault::Client);
         self.stale_connections += u64::from(row.stale_connections);
+        self.reused += u64::from(row.connection_use > 0);
         *self.by_outcome.entry(row.outcome).or_default() += 1;
         if let Some(status) = row.http_status {
             *self.by_status.entry(status).or_default() += 1;

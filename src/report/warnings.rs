@@ -5,7 +5,7 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::RunSpec;
+use crate::config::spec::{ConnectionMode, RunSpec};
 use crate::record::Outcome;
 use crate::report::document::PlanFacts;
 use crate::units::display;
@@ -42,6 +42,8 @@ pub enum Code {
     NoUsage,
     /// Chunks carry several tokens.
     MultiTokenChunks,
+    /// Connections were to be kept and the server closed every one.
+    ConnectionsNotKept,
     /// The target is the embedded simulator.
     SimulatedTarget,
     /// The reference's rules count other requests as valid.
@@ -70,6 +72,7 @@ pub fn find(spec: &RunSpec, plan: &PlanFacts, summary: &Summary, reference_ok: O
         (Code::RoleChunkFirst, role_chunk_first(summary)),
         (Code::NoUsage, no_usage(summary)),
         (Code::MultiTokenChunks, multi_token_chunks(summary)),
+        (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
         (Code::SimulatedTarget, simulated_target(spec)),
         (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
     ];
@@ -78,7 +81,7 @@ pub fn find(spec: &RunSpec, plan: &PlanFacts, summary: &Summary, reference_ok: O
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::OutputLength,
         Self::PromptLength,
         Self::CachedShare,
@@ -88,6 +91,7 @@ impl Code {
         Self::RoleChunkFirst,
         Self::NoUsage,
         Self::MultiTokenChunks,
+        Self::ConnectionsNotKept,
         Self::SimulatedTarget,
         Self::ReferenceCountsDiffer,
     ];
@@ -105,6 +109,7 @@ impl Code {
             Self::RoleChunkFirst => "role_chunk_first",
             Self::NoUsage => "no_usage",
             Self::MultiTokenChunks => "multi_token_chunks",
+            Self::ConnectionsNotKept => "connections_not_kept",
             Self::SimulatedTarget => "simulated_target",
             Self::ReferenceCountsDiffer => "reference_counts_differ",
         }
@@ -180,6 +185,15 @@ fn multi_token_chunks(summary: &Summary) -> Option<String> {
     Some(format!(
         "a chunk carries {ratio} tokens on average: gaps between chunks are not gaps between tokens"
     ))
+}
+
+fn connections_not_kept(spec: &RunSpec, summary: &Summary) -> Option<String> {
+    let counts = &summary.counts;
+    let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
+    (spec.connection.mode == ConnectionMode::Keep && could_be_reused && counts.reused == 0).then(|| {
+        let sent = display::counted(counts.sent, "request");
+        format!("the server closed every connection after its answer: each of the {sent} needed a new one")
+    })
 }
 
 fn simulated_target(spec: &RunSpec) -> Option<String> {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect};
+use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
 use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup};
@@ -108,6 +109,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
             timeline: self.timeline,
             clock: clock.clone(),
             facts: facts(self.plan, self.spec),
+            mask: mask(self.spec),
             sink: self.sink,
             live: Arc::clone(&live),
             finished: Arc::clone(&finished),
@@ -218,6 +220,16 @@ fn facts(plan: &Arc<Plan>, spec: &RunSpec) -> Box<dyn Fn(u64) -> RequestFacts + 
         controlled_output: (prompt.response_words > 0)
             .then_some((prompt.response_words, prompt.controlled_output_strict)),
     })
+}
+
+/// What must not come back in a server's words.
+fn mask(spec: &RunSpec) -> Mask {
+    let target = &spec.target;
+    let key = target.api_key.iter().map(|key| key.reveal().to_owned());
+    // Of `Bearer KEY` the key alone must not come back either.
+    let values = target.headers.iter().map(|(_, value)| value.reveal());
+    let values = values.flat_map(|value| [Some(value), value.split_whitespace().last()]);
+    Mask::new(key.chain(values.flatten().map(str::to_owned)))
 }
 
 fn spawn<T: Send + 'static>(

@@ -18,6 +18,7 @@ fn quiet() -> Run {
     run.chunks = (0..200).map(|_| chunks.clone()).collect();
     for row in &mut run.rows {
         (row.output_tokens, row.usage.prompt_tokens, row.role_chunk_first) = (Some(64), Some(512), false);
+        row.connection_use = 1;
     }
     run.reference_ok = Some(200);
     run
@@ -29,9 +30,10 @@ fn a_quiet_run_has_no_warning() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 12] = [
+    let table: [(Code, Change, &str); 13] = [
         (
             Code::OutputLength,
             |run| run.rows.iter_mut().for_each(|r| r.output_tokens = Some(32)),
@@ -84,6 +86,11 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::MultiTokenChunks,
             |run| run.rows.iter_mut().for_each(|r| r.counters.output_chunks = 32),
             "1.97 tokens",
+        ),
+        (
+            Code::ConnectionsNotKept,
+            |run| run.rows.iter_mut().for_each(|r| r.connection_use = 0),
+            "each of the 200 requests",
         ),
         (Code::SimulatedTarget, |run| run.spec.target.sim = Some(SimSpec::default()), "simulator"),
         (Code::ReferenceCountsDiffer, |run| run.reference_ok = Some(198), "counts 198 requests"),

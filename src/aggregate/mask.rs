@@ -1,0 +1,84 @@
+//! Keeps secrets out of what a server says: a peer may send our own key back in an error, and errors are stored.
+
+use crate::record::ErrorDetail;
+
+/// What stands in a secret's place.
+const MASK: &str = "[masked]";
+
+/// Shorter values are left alone: a header value such as `prod` is a word of ordinary messages, and a secret of five
+/// characters is none.
+const MIN_SECRET_CHARS: usize = 6;
+
+/// Secrets to look for.
+#[derive(Debug, Clone, Default)]
+pub struct Mask {
+    secrets: Vec<String>,
+}
+
+impl Mask {
+    /// Looks for these values, the longest first, so that a value that contains another is masked whole.
+    #[must_use]
+    pub fn new(values: impl IntoIterator<Item = String>) -> Self {
+        let mut secrets: Vec<String> =
+            values.into_iter().filter(|value| value.chars().count() >= MIN_SECRET_CHARS).collect();
+        secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self { secrets }
+    }
+
+    /// Masks every secret in every text of a detail.
+    pub fn apply(&self, detail: &mut ErrorDetail) {
+        self.text(&mut detail.message);
+        let optional =
+            [&mut detail.code, &mut detail.error_type, &mut detail.retry_after, &mut detail.location];
+        optional.into_iter().flatten().for_each(|text| self.text(text));
+        if self.secrets.iter().any(|secret| contains(&detail.body_start, secret.as_bytes())) {
+            let mut text = String::from_utf8_lossy(&detail.body_start).into_owned();
+            self.text(&mut text);
+            detail.body_start = text.into_bytes();
+        }
+    }
+
+    fn text(&self, text: &mut String) {
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                *text = text.replace(secret.as_str(), MASK);
+            }
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    memchr::memmem::find(bytes, part).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_masked_wherever_a_server_puts_it() {
+        let mask = Mask::new(["sk-12345678".to_owned(), "Bearer sk-12345678".to_owned(), "prod".to_owned()]);
+        let mut detail = ErrorDetail {
+            message: "no such key: sk-12345678 in prod".to_owned(),
+            code: Some("sk-12345678".to_owned()),
+            error_type: Some("auth".to_owned()),
+            location: Some("/login?key=sk-12345678".to_owned()),
+            retry_after: Some("sk-12345678".to_owned()),
+            body_start: b"{\"authorization\":\"Bearer sk-12345678\",\"x\":\"\xff\"}".to_vec(),
+            offset: Some(3),
+        };
+        mask.apply(&mut detail);
+        assert_eq!(detail.message, "no such key: [masked] in prod");
+        assert_eq!(detail.body_start, "{\"authorization\":\"[masked]\",\"x\":\"\u{fffd}\"}".as_bytes());
+        assert!(!format!("{detail:?}").contains("sk-"));
+        assert_eq!((detail.error_type.as_deref(), detail.offset), (Some("auth"), Some(3)));
+    }
+
+    #[test]
+    fn what_holds_no_secret_is_left_as_it_is() {
+        let mut detail = ErrorDetail { body_start: vec![0xff, 0xfe], ..ErrorDetail::default() };
+        Mask::new(["sk-12345678".to_owned()]).apply(&mut detail);
+        Mask::default().apply(&mut detail);
+        assert_eq!(detail.body_start, [0xff, 0xfe]);
+    }
+}
