@@ -206,3 +206,95 @@ impl<S: RowSink> Collector<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::chunk::OutputChunk;
+    use crate::record::{OutputKind, Phase, Stamp, rings};
+
+    #[derive(Default)]
+    struct Kept {
+        requests: Vec<(u64, usize)>,
+        fails: bool,
+        flushes: u32,
+    }
+
+    impl RowSink for Kept {
+        fn finished(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
+            self.requests.push((row.request_index, chunks.len()));
+            if self.fails { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.flushes += 1;
+            Ok(())
+        }
+    }
+
+    fn collected(sink: Kept, requests: u64, lose_record: Option<u64>) -> Collected<Kept> {
+        let clock = Clock::new();
+        let timeline = Timeline::new(clock.anchor());
+        let (mut outlet, inlet) = rings();
+        let finished = Arc::new(AtomicBool::new(false));
+        let setup = CollectorSetup {
+            inlets: vec![(3, inlet)],
+            timeline,
+            clock: clock.clone(),
+            facts: Box::new(|index| RequestFacts {
+                planned_context_tokens: Some(index),
+                ..RequestFacts::default()
+            }),
+            mask: Mask::default(),
+            sink,
+            live: Arc::new(LiveCounts::default()),
+            finished: Arc::clone(&finished),
+        };
+        let collector = std::thread::spawn(move || collect(setup));
+        for serial in 0..requests {
+            let stamp = Stamp { user: clock.ticks(), kernel: None };
+            let mut record = RequestRecord::new(serial + 100, Phase::Measured, 0, stamp.user);
+            (record.serial, record.outcome) = (serial, Outcome::Ok);
+            for _ in 0..serial % 5 {
+                let kind = OutputKind::Content;
+                let not_before = stamp.user;
+                outlet.chunk(ChunkStamp { serial, stamp, not_before, choice: 0, ends_read: true, kind });
+            }
+            record.set(StampKind::End, Stamp { user: clock.ticks(), kernel: None });
+            if lose_record != Some(serial) {
+                outlet.record(record);
+            }
+        }
+        finished.store(true, Ordering::Release);
+        collector.join().unwrap()
+    }
+
+    #[test]
+    fn every_request_comes_out_once_with_its_chunks_and_its_facts() {
+        let done = collected(Kept::default(), 2_000, None);
+        let expected: Vec<(u64, usize)> = (0..2_000).map(|s| (s + 100, (s % 5) as usize)).collect();
+        assert_eq!(done.sink.requests, expected);
+        assert_eq!((done.chunks, done.orphan_chunks), (4_000, 0));
+        assert!(done.sink_error.is_none());
+        for row in &done.rows {
+            assert_eq!((row.planned_context_tokens, row.worker), (Some(row.request_index), 3));
+            assert!(row.at.end.unwrap() >= row.due, "the axis keeps the order");
+        }
+        let check = done.timeline.check();
+        assert!(check.drift_ppm.is_some(), "even a short run checks its clock");
+        assert_eq!(check.inversions, 0);
+    }
+
+    #[test]
+    fn chunks_without_a_record_are_counted() {
+        let done = collected(Kept::default(), 10, Some(9));
+        assert_eq!((done.rows.len(), done.orphan_chunks), (9, 4));
+    }
+
+    #[test]
+    fn a_sink_that_fails_does_not_stop_the_collecting() {
+        let done = collected(Kept { fails: true, ..Kept::default() }, 10, None);
+        assert_eq!(done.rows.len(), 10);
+        assert_eq!(done.sink_error.unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+}

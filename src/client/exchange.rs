@@ -263,3 +263,154 @@ impl Stamper<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Inlet, OutputKind, Phase, rings};
+    use crate::units::UnixNanos;
+
+    const HEAD: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    fn chunk(data: &str) -> String {
+        format!("{:x}\r\n{data}\r\n", data.len())
+    }
+
+    fn content(text: &str) -> String {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+    }
+
+    struct Bench {
+        exchange: Exchange,
+        outlet: Outlet,
+        inlet: Inlet,
+        now: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (outlet, inlet) = rings();
+            let mut exchange = Exchange::new(None);
+            exchange.begin(Bytes::from_static(b"POST"), RequestRecord::new(7, Phase::Measured, 0, Ticks(1)));
+            exchange.sent(4, Ticks(10), Ticks(12));
+            Self { exchange, outlet, inlet, now: 100 }
+        }
+
+        /// One read at the next full hundred of ticks; its kernel stamp is five before.
+        fn read(&mut self, bytes: &str) -> Progress {
+            self.now += 100;
+            let kernel = UnixNanos::new(self.now.cast_signed() - 5);
+            let stamp = Stamp { user: Ticks(self.now), kernel };
+            self.exchange.on_read(bytes.as_bytes(), stamp, Ticks(self.now - 100), &mut self.outlet)
+        }
+
+        fn chunks(&mut self) -> Vec<(u64, bool)> {
+            std::iter::from_fn(|| self.inlet.chunks.pop().ok())
+                .map(|c| (c.stamp.user.0, c.ends_read))
+                .collect()
+        }
+    }
+
+    #[test]
+    fn every_mark_has_the_stamp_of_its_read() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.read("HTTP/1.1 200 OK\r\n"), Progress::Going);
+        assert_eq!(bench.read(&HEAD["HTTP/1.1 200 OK\r\n".len()..]), Progress::Going);
+        assert_eq!(bench.read(&chunk(&content("a"))), Progress::Going);
+        assert_eq!(bench.read(&chunk(&content("b"))), Progress::Going);
+        assert_eq!(bench.read(&chunk("data: [DONE]\n\n")), Progress::Terminal);
+        assert_eq!(bench.read("0\r\n\r\n"), Progress::Complete);
+        assert!(bench.exchange.may_be_reused());
+        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        assert_eq!(record.outcome, Outcome::Ok);
+        let at = |kind| record.stamp(kind).map(|s| s.user.0);
+        assert_eq!(at(StampKind::FirstByte), Some(200));
+        assert_eq!(at(StampKind::HeadDone), Some(300));
+        assert_eq!(at(StampKind::FirstEvent), Some(400));
+        assert_eq!(at(StampKind::FirstContent), Some(400));
+        assert_eq!(at(StampKind::LastOutput), Some(500));
+        assert_eq!(at(StampKind::Terminal), Some(600));
+        assert_eq!(at(StampKind::End), Some(700));
+        assert_eq!((record.send_start, record.send_end), (Some(Ticks(10)), Some(Ticks(12))));
+        assert_eq!((record.counters.reads, record.counters.bytes_sent), (6, 4));
+        assert!(!record.user_stamps_only);
+        assert_eq!(bench.chunks(), [(400, true), (500, true)]);
+        assert!(bench.exchange.finish(Ticks(1_000)).is_none(), "a request ends once");
+    }
+
+    #[test]
+    fn only_the_last_event_of_a_read_has_the_stamp_as_its_own() {
+        let mut bench = Bench::new();
+        bench.read(HEAD);
+        // Two outputs in one read; then one that is followed by an event without output.
+        bench.read(&chunk(&(content("a") + &content("b"))));
+        bench.read(&chunk(
+            &(content("c")
+                + "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"),
+        ));
+        assert_eq!(bench.read(&(chunk("data: [DONE]\n\n") + "0\r\n\r\n")), Progress::Complete);
+        assert_eq!(bench.chunks(), [(300, false), (300, true), (400, false)]);
+        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        assert_eq!((record.counters.output_chunks, record.counters.coalesced_chunks), (3, 1));
+        assert_eq!(record.first_output_kind, Some(OutputKind::Content));
+    }
+
+    #[test]
+    fn an_interim_answer_is_not_the_first_byte() {
+        let mut bench = Bench::new();
+        bench.read("HTTP/1.1 100 Continue\r\n\r\n");
+        bench.read(HEAD);
+        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        assert_eq!(record.stamp(StampKind::FirstByte).map(|s| s.user), Some(Ticks(300)));
+    }
+
+    #[test]
+    fn an_event_that_the_end_of_stream_completes_came_with_the_read_before() {
+        let mut bench = Bench::new();
+        bench.read("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
+        bench.read(&content("a"));
+        bench.read("data: [DONE]");
+        let progress = bench.exchange.on_end_of_stream(Ticks(5_000), &mut bench.outlet);
+        assert_eq!(progress, Progress::Failed, "the connection is of no use any more");
+        let record = bench.exchange.finish(Ticks(5_001)).unwrap();
+        assert_eq!(record.outcome, Outcome::Ok);
+        assert_eq!(record.stamp(StampKind::Terminal).map(|s| s.user), Some(Ticks(400)));
+        assert_eq!(record.stamp(StampKind::End).map(|s| s.user), Some(Ticks(5_000)));
+        assert!(!record.user_stamps_only, "an end of stream is no read with bytes");
+    }
+
+    #[test]
+    fn what_the_answer_decided_comes_before_what_ended_the_wait() {
+        let mut bench = Bench::new();
+        bench.read("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\n{\"error\":");
+        bench.exchange.give_up(Outcome::TimeoutIdle, "", Ticks(5_000));
+        let record = bench.exchange.finish(Ticks(5_000)).unwrap();
+        assert_eq!((record.outcome, record.http_status), (Outcome::HttpError, Some(503)));
+
+        let mut bench = Bench::new();
+        bench.read(HEAD);
+        bench.read(&chunk(&content("a")));
+        bench.exchange.give_up(Outcome::TimeoutIdle, "nothing came", Ticks(5_000));
+        let record = bench.exchange.finish(Ticks(5_000)).unwrap();
+        assert_eq!(record.outcome, Outcome::TimeoutIdle);
+        assert_eq!(record.error.unwrap().message, "nothing came");
+        assert!(record.stamps[StampKind::FirstOutput as usize].is_some(), "partial stamps are kept");
+    }
+
+    #[test]
+    fn a_read_without_a_kernel_stamp_makes_the_request_a_user_one() {
+        let mut bench = Bench::new();
+        bench.read(HEAD);
+        let stamp = Stamp { user: Ticks(900), kernel: None };
+        bench.exchange.on_read(chunk(&content("a")).as_bytes(), stamp, Ticks(800), &mut bench.outlet);
+        assert!(bench.exchange.finish(Ticks(999)).unwrap().user_stamps_only);
+    }
+
+    #[test]
+    fn bytes_that_nobody_asked_for_are_unexpected() {
+        let mut bench = Bench::new();
+        bench.exchange.finish(Ticks(1));
+        assert_eq!(bench.read("HTTP/1.1 200 OK\r\n\r\n"), Progress::Unexpected);
+    }
+}

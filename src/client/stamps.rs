@@ -12,8 +12,9 @@ use nix::errno::Errno;
 
 use crate::client::socket::{ReadBuffer, StreamSocket};
 
-/// Exchanges before giving up: with the pause below, 100 ms.
-const TRIES: u32 = 100;
+/// Exchanges before giving up: with the pause below, a second. The kernel's job takes a millisecond on an idle machine
+/// and was seen to take tens on a loaded one; a run without kernel stamps would be the worse end.
+const TRIES: u32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Keeps the kernel's receive stamping switched on as long as it lives.
