@@ -56,7 +56,7 @@ impl SteadyState {
 fn held_span(rows: &[RequestRow], asked: u32) -> Option<(Window, Nanos)> {
     let mut steps = Vec::new();
     for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
-        if let (Some(start), Some(end)) = (row.send_start, row.at.end.or(row.at.terminal))
+        if let (Some(start), Some(end)) = (row.send_start, formula::stream_end(row))
             && start < end
         {
             // At one instant an end comes before a start: the slot is free by then.

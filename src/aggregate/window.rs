@@ -4,6 +4,7 @@
 //! its operator), else at the last request's end: a run with a fixed number of requests is over when they are. What
 //! happens in the window is not computed here.
 
+use crate::metrics::formula;
 use crate::metrics::rates::Window;
 use crate::metrics::row::RequestRow;
 use crate::record::Phase;
@@ -37,11 +38,11 @@ impl Spans {
     }
 }
 
-/// When a request was over. One that was never sent was over when it was due.
+/// When a request was over: with its terminal, whatever its connection waited for after it. One that was never sent was
+/// over when it was due.
 #[must_use]
 pub fn end_of(row: &RequestRow) -> Nanos {
-    let at = &row.at;
-    at.end.or(at.terminal).or(at.last_output).or(row.send_end).or(row.send_start).unwrap_or(row.due)
+    formula::stream_end(row).or(row.at.last_output).or(row.send_end).or(row.send_start).unwrap_or(row.due)
 }
 
 #[cfg(test)]
@@ -51,7 +52,8 @@ mod tests {
 
     fn due_and_end(phase: Phase, due: i64, end: i64) -> RequestRow {
         let mut row = row(0);
-        (row.phase, row.due, row.at.end) = (phase, Nanos(due), Some(Nanos(end)));
+        (row.phase, row.due) = (phase, Nanos(due));
+        (row.at.terminal, row.at.end) = (Some(Nanos(end)), Some(Nanos(end + 100)));
         row
     }
 

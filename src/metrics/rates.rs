@@ -167,7 +167,7 @@ fn concurrency<'a>(rows: impl Iterator<Item = &'a RequestRow>, window: Window) -
     let mut busy = 0_i128;
     let mut steps = Vec::new();
     for row in rows {
-        let (Some(start), Some(end)) = (row.send_start, row.at.end.or(row.at.terminal)) else { continue };
+        let (Some(start), Some(end)) = (row.send_start, formula::stream_end(row)) else { continue };
         let (start, end) = (start.max(window.start), end.min(window.end));
         if start < end {
             busy += i128::from(end.0) - i128::from(start.0);
@@ -214,7 +214,8 @@ mod tests {
         let mut row = row(0);
         row.outcome = outcome;
         row.send_start = Some(Nanos(start_s * SECOND));
-        row.at.end = Some(Nanos(end_s * SECOND));
+        // What the connection waits for after the terminal is no part of the request.
+        (row.at.terminal, row.at.end) = (Some(Nanos(end_s * SECOND)), Some(Nanos((end_s + 1) * SECOND)));
         row.output_tokens = tokens;
         row.output_token_source = TokenSource::Usage;
         row.usage.prompt_tokens = tokens.map(|n| 10 * n);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::aggregate::summary::{Facts, Summary};
+use crate::aggregate::window;
 use crate::clock::Timeline;
 use crate::config::spec::{OutputFormat, RunSpec};
 use crate::exit::Exit;
@@ -61,8 +62,10 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     };
     let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
     let summary = Summary::of(&rows, &chunks, facts);
+    // The last answer's end, not the end of the wait for the last bytes of its connection.
+    let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
     let started = UnixNanos::at(timeline.unix_at(timeline.at(began)).0);
-    let finished = UnixNanos::at(timeline.unix_at(timeline.at(ended)).0);
+    let finished = UnixNanos::at(timeline.unix_at(last).0);
     let artifact = Artifact::of(
         &rows,
         &anvil::RunFacts {
@@ -71,7 +74,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
             base_url: &spec.target.base_url,
             started,
             finished,
-            wall: timeline.at(ended).since(timeline.at(began)).unwrap_or_default(),
+            wall: last.since(timeline.at(began)).unwrap_or_default(),
         },
     );
     let document = RunDocument::of(&RunFacts {
