@@ -9,6 +9,7 @@ pub mod progress;
 pub mod sim_child;
 pub mod target;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -95,6 +96,10 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         beside,
     })?;
     finish::show(&spec, &document, &dir_path)?;
+    if let Some(reason) = &target.unreachable {
+        // Nothing was sent, so no request can tell why.
+        let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
+    }
     Ok(exit)
 }
 
