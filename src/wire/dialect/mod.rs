@@ -24,6 +24,7 @@ mod stream;
 mod template;
 mod text;
 mod verdict;
+mod word;
 
 pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, ServerError};
 pub use stream::{EventMeaning, StreamAccount};
