@@ -25,6 +25,7 @@ mod grammar;
 mod head;
 pub mod limits;
 mod request;
+mod status_line;
 
 pub use anomaly::{Anomalies, Anomaly};
 pub use category::Category;
