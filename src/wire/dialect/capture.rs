@@ -4,11 +4,59 @@
 //! part that fits is kept, and the capture counts as truncated from then on. Storage is kept between requests.
 
 use super::text::{JsonText, Piece, join_halves};
-use crate::record::CapturedText;
+use crate::record::{CapturedText, OutputKind};
+
+/// The texts of one answer, if any are kept.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    keep: bool,
+    visible: Capture,
+    reasoning: Capture,
+    tool_arguments: Capture,
+}
+
+impl Texts {
+    /// Forgets the texts and sets the limit of each, in characters; `None` keeps no text.
+    pub(super) fn start(&mut self, limit_chars: Option<usize>) {
+        self.keep = limit_chars.is_some();
+        for capture in [&mut self.visible, &mut self.reasoning, &mut self.tool_arguments] {
+            capture.start(limit_chars.unwrap_or(0));
+        }
+    }
+
+    /// Appends what fits to the text of that kind of output. Refusals have none: nothing reads it.
+    #[inline]
+    pub(super) fn push(&mut self, kind: OutputKind, text: JsonText<'_>) {
+        if !self.keep {
+            return;
+        }
+        match kind {
+            OutputKind::Content => self.visible.push(text),
+            OutputKind::Reasoning => self.reasoning.push(text),
+            OutputKind::ToolCall => self.tool_arguments.push(text),
+            OutputKind::Refusal => {}
+        }
+    }
+
+    /// The visible text, if texts are kept.
+    pub(super) fn visible(&self) -> Option<&CapturedText> {
+        self.keep.then(|| self.visible.kept())
+    }
+
+    /// The reasoning, if texts are kept.
+    pub(super) fn reasoning(&self) -> Option<&CapturedText> {
+        self.keep.then(|| self.reasoning.kept())
+    }
+
+    /// The arguments of all tool calls, one after the other, if texts are kept.
+    pub(super) fn tool_arguments(&self) -> Option<&CapturedText> {
+        self.keep.then(|| self.tool_arguments.kept())
+    }
+}
 
 /// A text with a limit.
 #[derive(Debug, Default)]
-pub(super) struct Capture {
+struct Capture {
     kept: CapturedText,
     /// Characters that still fit.
     room: usize,
@@ -18,7 +66,7 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Forgets the text and sets the limit in characters.
-    pub(super) fn start(&mut self, limit_chars: usize) {
+    fn start(&mut self, limit_chars: usize) {
         self.kept.text.clear();
         self.kept.truncated = false;
         self.room = limit_chars;
@@ -26,7 +74,7 @@ impl Capture {
     }
 
     /// Appends what fits.
-    pub(super) fn push(&mut self, text: JsonText<'_>) {
+    fn push(&mut self, text: JsonText<'_>) {
         for piece in text.pieces() {
             match piece {
                 Piece::Str(s) => self.push_str(s),
@@ -37,7 +85,7 @@ impl Capture {
     }
 
     /// What was kept.
-    pub(super) fn kept(&self) -> &CapturedText {
+    fn kept(&self) -> &CapturedText {
         &self.kept
     }
 

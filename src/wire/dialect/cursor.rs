@@ -4,11 +4,9 @@
 //! not judge. It never accepts a text that the full parse refuses: grammar, escapes and control characters are all
 //! checked (RFC 8259), with the one tolerance of the full parse, `NaN` and the infinities, flagged. It allocates
 //! nothing and its depth is bounded.
-//!
-//! Strings are searched eight bytes at a time in an ordinary register: most strings of a chunk are shorter than
-//! what a call of a vector routine costs.
 
 use super::text::hex4;
+use super::word::{HIGH_BITS, Prefix, all_digits, first_string_stop};
 
 /// Nesting that is walked here; deeper texts are left to the full parse. One bit of a `u64` per level.
 const MAX_DEPTH: u32 = 60;
@@ -87,11 +85,11 @@ impl<'a> Cursor<'a> {
         self.data.get(self.pos..self.pos + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Goes past `text` if it is there; `window` is what [`window`](Self::window) returned at this position.
-    /// With a constant text almost every miss is one comparison of registers.
+    /// Goes past `text` if it is there; `prefix` is its own, and `window` is what [`window`](Self::window) returned at
+    /// this position. With a constant text almost every miss is one comparison of registers.
     #[inline(always)]
-    pub(super) fn eat_key(&mut self, window: u64, text: &'static [u8], head: Head) -> bool {
-        window & head.mask == head.bytes && self.eat_text(text)
+    pub(super) fn eat_key(&mut self, window: u64, text: &'static [u8], prefix: Prefix) -> bool {
+        prefix.begins(window) && self.eat_text(text)
     }
 
     /// Goes past the colon after a key.
@@ -214,10 +212,8 @@ impl<'a> Cursor<'a> {
         for word in self.data.get(self.pos..)?.as_chunks::<8>().0 {
             let word = u64::from_le_bytes(*word);
             self.high |= word;
-            let stops = string_stops(word);
-            if stops != 0 {
-                // Eight bytes have no place beyond 7, so the conversion cannot fail.
-                self.pos += usize::try_from(stops.trailing_zeros() / 8).unwrap_or(0);
+            if let Some(place) = first_string_stop(word) {
+                self.pos += place;
                 return self.data.get(self.pos).copied();
             }
             self.pos += 8;
@@ -369,54 +365,6 @@ const fn close_of(objects: u64) -> u8 {
     if objects & 1 == 1 { b'}' } else { b']' }
 }
 
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-
-/// The high bit of every byte of `word` that is a quote, a backslash or below 0x20. Bytes above the lowest such
-/// byte may be marked wrongly (the borrow of the subtraction runs upwards); the lowest mark is exact.
-/// The test of a byte against a bound is the one of S. E. Anderson's Bit Twiddling Hacks ("hasless"). Exchanging
-/// 0x20 and 0x22 first puts the quote next to the control characters, so that one bound serves for both.
-#[inline]
-const fn string_stops(word: u64) -> u64 {
-    let quotes_and_controls = word ^ (LOW_BITS * 2);
-    let backslashes = word ^ (LOW_BITS * b'\\' as u64);
-    let quotes_and_controls = quotes_and_controls.wrapping_sub(LOW_BITS * 0x21) & !quotes_and_controls;
-    let backslashes = backslashes.wrapping_sub(LOW_BITS) & !backslashes;
-    (quotes_and_controls | backslashes) & HIGH_BITS
-}
-
-/// Whether all eight bytes are digits: 0x30 to 0x39, and still 0x3_ with 6 added.
-#[inline]
-const fn all_digits(word: u64) -> bool {
-    const HIGH_NIBBLES: u64 = LOW_BITS * 0xf0;
-    const THREES: u64 = LOW_BITS * 0x30;
-    word & HIGH_NIBBLES == THREES && word.wrapping_add(LOW_BITS * 6) & HIGH_NIBBLES == THREES
-}
-
-/// The first eight bytes of a text, ready to be compared with a window.
-#[derive(Clone, Copy)]
-pub(super) struct Head {
-    bytes: u64,
-    mask: u64,
-}
-
-impl Head {
-    pub(super) const fn of(text: &[u8]) -> Self {
-        let (mut bytes, mut mask) = (0_u64, 0_u64);
-        let mut rest = text;
-        let mut shift = 0;
-        while let Some((byte, after)) = rest.split_first()
-            && shift < u64::BITS
-        {
-            bytes |= (*byte as u64) << shift;
-            mask |= 0xff << shift;
-            shift += 8;
-            rest = after;
-        }
-        Self { bytes, mask }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,22 +374,6 @@ mod tests {
         let mut cursor = Cursor::new(text);
         cursor.skip_space();
         cursor.skip_value().is_some() && cursor.finish().is_some()
-    }
-
-    #[test]
-    fn the_word_search_finds_the_first_stop_of_any_byte_at_any_place() {
-        for byte in 0..=255_u8 {
-            for place in 0..8 {
-                for other in [b'a', 0x21, 0x23, 0x5b, 0x5d, 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
-                    let mut word = [other; 8];
-                    word[place] = byte;
-                    let expected = word.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f));
-                    let stops = string_stops(u64::from_le_bytes(word));
-                    let found = (stops != 0).then(|| stops.trailing_zeros() as usize / 8);
-                    assert_eq!(found, expected, "{word:x?}");
-                }
-            }
-        }
     }
 
     #[test]
@@ -529,23 +461,12 @@ mod tests {
     }
 
     #[test]
-    fn eight_digits_are_told_from_anything_else() {
-        for byte in 0..=255_u8 {
-            for place in 0..8 {
-                let mut word = *b"90123456";
-                word[place] = byte;
-                assert_eq!(all_digits(u64::from_le_bytes(word)), byte.is_ascii_digit(), "{word:x?}");
-            }
-        }
-    }
-
-    #[test]
     fn keys_are_found_in_the_window_and_only_whole() {
         const KEYS: [&[u8]; 4] = [b"\"id\":", b"\"index\"", b"\"finish_reason\":", b"\"completion_tokens\":"];
         let found = |text: &str| {
             let mut cursor = Cursor::new(text.as_bytes());
             let window = cursor.window()?;
-            let key = KEYS.iter().position(|key| cursor.eat_key(window, key, Head::of(key)))?;
+            let key = KEYS.iter().position(|key| cursor.eat_key(window, key, Prefix::of(key)))?;
             Some((key, cursor.pos))
         };
         assert_eq!(found("\"id\":\"x\""), Some((0, 5)));

@@ -6,12 +6,12 @@
 //!                                         └─ not certain ─► full parse ─┘                    └─ conclude ─► Outcome
 //! ```
 //!
-//! Each dialect is one file or folder with a function `read(event, data, …, sink) -> Facts`. A direct scan of the bytes answers for
-//! everything that servers send every day; it is either certain, and then says exactly what the full parse would
-//! say, or leaves the event to the full parse. A new dialect adds its file and one arm in [`EventReader::read`];
-//! nothing else changes.
+//! Each dialect is one file or folder with a function `read(event, data, …, sink) -> Facts`. A direct scan of the
+//! bytes answers for everything that servers send every day; it is either certain, and then says exactly what the
+//! full parse would say, or leaves the event to the full parse. A new dialect adds its file and one arm in
+//! [`EventReader::read`]; nothing else changes.
 //!
-//! This room does not find events (that is the event stream parser's), knows no clock and no HTTP, and keeps text
+//! This module does not find events (that is the event stream parser's), knows no clock and no HTTP, and keeps text
 //! only when asked to.
 
 mod capture;
@@ -21,9 +21,11 @@ pub mod full;
 pub mod plain;
 mod server_error;
 mod stream;
+mod tally;
 mod template;
 mod text;
 mod verdict;
+mod word;
 
 pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, ServerError};
 pub use stream::{EventMeaning, StreamAccount};

@@ -4,8 +4,9 @@
 //! allocation. It knows no clock: the caller stamps the events, using the [`EventMeaning`] of each. How the answer
 //! ended is judged in the neighbouring `verdict`.
 
-use super::capture::Capture;
-use super::{ChoiceShape, Dialect, EventReader, EventSink, Facts, JsonText, Malformed, ServerError, full};
+use super::capture::Texts;
+use super::tally::{ChoicesSeen, Tally};
+use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
 /// Bytes kept of an event that is not JSON: enough to recognise what it is.
@@ -62,24 +63,6 @@ pub struct StreamAccount {
     texts: Texts,
 }
 
-/// The choices seen, with output or without.
-#[derive(Debug, Default)]
-pub(super) struct ChoicesSeen {
-    /// The index of the first.
-    pub(super) first: Option<u32>,
-    /// There was another index.
-    several: bool,
-}
-
-/// The texts kept.
-#[derive(Debug, Default)]
-struct Texts {
-    keep: bool,
-    visible: Capture,
-    reasoning: Capture,
-    tool_arguments: Capture,
-}
-
 /// The first event that was not JSON and no keep-alive either.
 #[derive(Debug)]
 pub(super) struct MalformedEvent {
@@ -111,11 +94,7 @@ impl StreamAccount {
         self.error = None;
         self.malformed = None;
         self.cut_after_terminal = false;
-        let texts = &mut self.texts;
-        texts.keep = capture_limit_chars.is_some();
-        for capture in [&mut texts.visible, &mut texts.reasoning, &mut texts.tool_arguments] {
-            capture.start(capture_limit_chars.unwrap_or(0));
-        }
+        self.texts.start(capture_limit_chars);
     }
 
     /// Takes the next event. `event` is its type (empty: a plain message), `data` its data.
@@ -201,19 +180,19 @@ impl StreamAccount {
     /// The visible text, if text is kept. Several choices: in order of arrival.
     #[must_use]
     pub fn visible_text(&self) -> Option<&CapturedText> {
-        self.texts.keep.then(|| self.texts.visible.kept())
+        self.texts.visible()
     }
 
     /// The reasoning text, if text is kept.
     #[must_use]
     pub fn reasoning_text(&self) -> Option<&CapturedText> {
-        self.texts.keep.then(|| self.texts.reasoning.kept())
+        self.texts.reasoning()
     }
 
     /// The arguments of all tool calls, one after the other, if text is kept.
     #[must_use]
     pub fn tool_arguments(&self) -> Option<&CapturedText> {
-        self.texts.keep.then(|| self.texts.tool_arguments.kept())
+        self.texts.tool_arguments()
     }
 
     /// Writes the account into a record. The record's own counts of reads, bytes and coalesced chunks stay, as do
@@ -242,19 +221,9 @@ impl StreamAccount {
             self.counters.events_after_done += 1;
             return EventMeaning { after_terminal: true, ..EventMeaning::default() };
         }
-        let mut tally = Tally {
-            counters: &mut self.counters,
-            finish: &mut self.finish,
-            choices: &mut self.choices,
-            texts: &mut self.texts,
-            meaning: EventMeaning::default(),
-            choice: 0,
-            kinds: 0,
-            first_is_current: false,
-            repetition: false,
-        };
+        let mut tally = Tally::new(&mut self.counters, &mut self.finish, &mut self.choices, &mut self.texts);
         let facts = self.reader.read(event, data, &mut tally);
-        let mut meaning = tally.meaning;
+        let mut meaning = tally.into_meaning();
         meaning.terminal = facts.terminal;
         meaning.error = facts.error.is_some();
         meaning.malformed = facts.malformed.is_some();
@@ -325,84 +294,6 @@ fn later_usage(earlier: Usage, later: Usage) -> Usage {
         total_tokens: later.total_tokens.or(earlier.total_tokens),
         reasoning_tokens: later.reasoning_tokens.or(earlier.reasoning_tokens),
         cached_tokens: later.cached_tokens.or(earlier.cached_tokens),
-    }
-}
-
-/// Takes what the choices of one event carry.
-struct Tally<'t> {
-    counters: &'t mut Counters,
-    finish: &'t mut FinishReasons,
-    choices: &'t mut ChoicesSeen,
-    texts: &'t mut Texts,
-    meaning: EventMeaning,
-    /// The current choice.
-    choice: u32,
-    /// Kinds of output of the current choice, one bit each.
-    kinds: u8,
-    /// The first output of the event is the current choice's.
-    first_is_current: bool,
-    /// The current choice repeats what was streamed before.
-    repetition: bool,
-}
-
-impl EventSink for Tally<'_> {
-    #[inline]
-    fn choice(&mut self, index: u32, shape: ChoiceShape) {
-        let first = *self.choices.first.get_or_insert(index);
-        self.choices.several |= first != index;
-        self.choice = index;
-        self.kinds = 0;
-        self.first_is_current = false;
-        // A server that streamed its answer may repeat it as a whole at the end; one that did not sends only that.
-        self.repetition = shape == ChoiceShape::Message && self.counters.output_chunks > 0;
-    }
-
-    #[inline]
-    fn output(&mut self, kind: OutputKind, text: JsonText<'_>) {
-        if self.repetition {
-            return;
-        }
-        match self.meaning.output {
-            None => {
-                self.meaning.output = Some(kind);
-                self.meaning.choice = self.choice;
-                self.first_is_current = true;
-            }
-            Some(first) if self.first_is_current && (kind as u8) < first as u8 => {
-                self.meaning.output = Some(kind);
-            }
-            Some(_) => {}
-        }
-        let bit = 1_u8 << kind as u8;
-        let new = u64::from(self.kinds & bit == 0);
-        self.kinds |= bit;
-        let (flag, capture) = match kind {
-            OutputKind::Reasoning => {
-                self.counters.reasoning_deltas += new;
-                (&mut self.meaning.reasoning, Some(&mut self.texts.reasoning))
-            }
-            OutputKind::Content => {
-                self.counters.content_deltas += new;
-                (&mut self.meaning.content, Some(&mut self.texts.visible))
-            }
-            OutputKind::ToolCall => (&mut self.meaning.tool_call, Some(&mut self.texts.tool_arguments)),
-            OutputKind::Refusal => (&mut self.meaning.refusal, None),
-        };
-        *flag = true;
-        if self.texts.keep
-            && let Some(capture) = capture
-        {
-            capture.push(text);
-        }
-    }
-
-    #[inline]
-    fn finish(&mut self, reason: JsonText<'_>) {
-        self.meaning.finish = true;
-        match reason.as_plain() {
-            Some(text) => self.finish.push(self.choice, text),
-            None => self.finish.push(self.choice, &reason.to_text()),
-        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Why a response cannot be read: one variant per rule that was broken.
 //!
-//! The same rule always ends in the same variant, whatever the cuts between reads were; the variant knows its
-//! category and the [`Outcome`] it is counted as.
-
-use crate::record::Outcome;
+//! The same rule always ends in the same variant, whatever the cuts between reads were. How the variants are grouped
+//! and counted stands in the neighbouring `category`.
 
 /// A broken rule of HTTP/1.x, a response that ended early, or a limit of ours that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -155,32 +153,6 @@ pub enum SizeLimit {
     TrailerFields,
 }
 
-/// The case files' kinds of error. `conflicting_framing` is none of them: `Transfer-Encoding` beside
-/// `Content-Length` is accepted and flagged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Category {
-    /// The status line cannot be read.
-    BadStatusLine,
-    /// A header field cannot be read.
-    BadHeader,
-    /// `Content-Length` cannot be used.
-    BadContentLength,
-    /// `Transfer-Encoding` cannot be used.
-    UnsupportedTransferCoding,
-    /// 101 without having asked.
-    UnexpectedUpgrade,
-    /// The chunked coding is damaged.
-    BadChunk,
-    /// A trailer field cannot be read.
-    BadTrailer,
-    /// The end came inside declared body data.
-    TruncatedBody,
-    /// The end came elsewhere.
-    UnexpectedEof,
-    /// A limit of ours.
-    Limit,
-}
-
 impl HttpError {
     /// Every error, in the order of declaration.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -223,41 +195,6 @@ impl HttpError {
         before.into_iter().chain(headers).chain(between).chain(trailers).chain(ends).chain(limits)
     }
 
-    /// The category of the case files.
-    #[must_use]
-    pub const fn category(self) -> Category {
-        match self {
-            Self::NotHttp
-            | Self::BadVersion
-            | Self::UnsupportedVersion
-            | Self::NoSpaceAfterVersion
-            | Self::BadStatusCode
-            | Self::ControlInReason
-            | Self::BareCrStatusLine => Category::BadStatusLine,
-            Self::Header(_) => Category::BadHeader,
-            Self::ContentLengthNotDigits | Self::ContentLengthDiffers | Self::ContentLengthOverflow => {
-                Category::BadContentLength
-            }
-            Self::ChunkedTwice | Self::ChunkedParameters => Category::UnsupportedTransferCoding,
-            Self::SwitchingProtocols => Category::UnexpectedUpgrade,
-            Self::BadChunkSize
-            | Self::ChunkSizeOverflow
-            | Self::BareCrChunkLine
-            | Self::BareLfChunkLine
-            | Self::NoCrlfAfterChunkData
-            | Self::BareLfChunkData => Category::BadChunk,
-            Self::Trailer(_) => Category::BadTrailer,
-            Self::EofInBody | Self::EofInChunk => Category::TruncatedBody,
-            Self::EofBeforeResponse
-            | Self::EofAfterInterim
-            | Self::EofInStatusLine
-            | Self::EofInHeader
-            | Self::EofInChunkLine
-            | Self::EofInTrailer => Category::UnexpectedEof,
-            Self::Limit(_) => Category::Limit,
-        }
-    }
-
     /// The exact rule, by the name the case files give it.
     #[must_use]
     pub const fn rule(self) -> &'static str {
@@ -269,7 +206,7 @@ impl HttpError {
             Self::BadStatusCode => "bad_status_code",
             Self::ControlInReason => "ctl_in_reason",
             Self::BareCrStatusLine => "bare_cr_status_line",
-            Self::Header(rule) => rule.header_name(),
+            Self::Header(rule) => rule.names().0,
             Self::ContentLengthNotDigits => "not_digits",
             Self::ContentLengthDiffers => "differing_values",
             Self::ContentLengthOverflow => "content_length_overflow",
@@ -282,7 +219,7 @@ impl HttpError {
             Self::BareLfChunkLine => "bare_lf_chunk_line",
             Self::NoCrlfAfterChunkData => "no_crlf_after_chunk_data",
             Self::BareLfChunkData => "bare_lf_chunk_data",
-            Self::Trailer(rule) => rule.trailer_name(),
+            Self::Trailer(rule) => rule.names().1,
             Self::EofBeforeResponse => "eof_before_response",
             Self::EofAfterInterim => "eof_after_interim",
             Self::EofInStatusLine => "eof_in_status_line",
@@ -292,26 +229,6 @@ impl HttpError {
             Self::EofInChunkLine => "eof_in_chunk_line",
             Self::EofInTrailer => "eof_in_trailer",
             Self::Limit(limit) => limit.name(),
-        }
-    }
-
-    /// How a request that met this is counted.
-    #[must_use]
-    pub const fn outcome(self) -> Outcome {
-        match self {
-            Self::EofBeforeResponse => Outcome::EofBeforeResponse,
-            Self::EofAfterInterim | Self::EofInStatusLine | Self::EofInHeader => Outcome::TruncatedHead,
-            _ => match self.category() {
-                Category::BadStatusLine => Outcome::BadStatusLine,
-                Category::BadHeader => Outcome::BadHeader,
-                Category::BadContentLength => Outcome::BadContentLength,
-                Category::UnsupportedTransferCoding => Outcome::UnsupportedTransferCoding,
-                Category::UnexpectedUpgrade => Outcome::UnexpectedUpgrade,
-                Category::BadChunk => Outcome::BadChunk,
-                Category::BadTrailer => Outcome::BadTrailer,
-                Category::TruncatedBody | Category::UnexpectedEof => Outcome::TruncatedBody,
-                Category::Limit => Outcome::Limit,
-            },
         }
     }
 }
@@ -329,32 +246,17 @@ impl FieldRule {
         Self::ControlInValue,
     ];
 
-    const fn header_name(self) -> &'static str {
+    /// The names in the case files: of a broken header field, of a broken trailer field.
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::SpaceBeforeFirst => "ws_before_first_header",
-            Self::BareCr => "bare_cr_header",
-            _ => self.shared_name(),
-        }
-    }
-
-    const fn trailer_name(self) -> &'static str {
-        match self {
-            Self::SpaceBeforeFirst => "ws_before_first_trailer",
-            Self::BareCr => "bare_cr_trailer",
-            _ => self.shared_name(),
-        }
-    }
-
-    const fn shared_name(self) -> &'static str {
-        match self {
-            Self::SpaceBeforeFirst => "ws_before_first",
-            Self::NoColon => "no_colon",
-            Self::EmptyName => "empty_field_name",
-            Self::SpaceBeforeColon => "ws_before_colon",
-            Self::BadName => "bad_field_name",
-            Self::BareCr => "bare_cr",
-            Self::NulInValue => "nul_in_value",
-            Self::ControlInValue => "ctl_in_value",
+            Self::SpaceBeforeFirst => ("ws_before_first_header", "ws_before_first_trailer"),
+            Self::NoColon => ("no_colon", "no_colon"),
+            Self::EmptyName => ("empty_field_name", "empty_field_name"),
+            Self::SpaceBeforeColon => ("ws_before_colon", "ws_before_colon"),
+            Self::BadName => ("bad_field_name", "bad_field_name"),
+            Self::BareCr => ("bare_cr_header", "bare_cr_trailer"),
+            Self::NulInValue => ("nul_in_value", "nul_in_value"),
+            Self::ControlInValue => ("ctl_in_value", "ctl_in_value"),
         }
     }
 }
@@ -382,25 +284,6 @@ impl SizeLimit {
             Self::ChunkExtensionBytes => "chunk_extension_bytes",
             Self::TrailerBytes => "trailer_bytes",
             Self::TrailerFields => "trailer_fields",
-        }
-    }
-}
-
-impl Category {
-    /// The name in the case files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BadStatusLine => "bad_status_line",
-            Self::BadHeader => "bad_header",
-            Self::BadContentLength => "bad_content_length",
-            Self::UnsupportedTransferCoding => "unsupported_transfer_coding",
-            Self::UnexpectedUpgrade => "unexpected_upgrade",
-            Self::BadChunk => "bad_chunk",
-            Self::BadTrailer => "bad_trailer",
-            Self::TruncatedBody => "truncated_body",
-            Self::UnexpectedEof => "unexpected_eof",
-            Self::Limit => "limit",
         }
     }
 }

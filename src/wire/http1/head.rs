@@ -10,17 +10,11 @@ use super::anomaly::{Anomalies, Anomaly};
 use super::error::{Fault, HttpError, SizeLimit};
 use super::fields::{FieldSection, Line, Refused};
 use super::framing::{Facts, Framing};
-use super::grammar::{is_control, is_space, list_members, strip_line_end, trim};
+use super::grammar::{is_space, list_members, strip_line_end, trim};
 use super::limits::HEAD_BYTES_MAX;
 use super::request::Method;
+use super::status_line::{MINOR_VERSION_AT, REASON_AT, StatusLine};
 use crate::units::Nanos;
-
-/// Where the minor version's digit stands in a status line.
-const MINOR_VERSION_AT: usize = "HTTP/1.".len();
-/// Where the status code stands in a status line.
-const STATUS_AT: usize = "HTTP/1.1 ".len();
-/// Where the reason phrase stands in a status line that has one.
-const REASON_AT: usize = "HTTP/1.1 200 ".len();
 
 /// The version of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -197,6 +191,7 @@ impl Head {
     pub(super) fn begin(&mut self, offset: u64) {
         self.section.begin_head(offset);
         self.progress = Progress::StatusLine;
+        self.minor_version = 1;
         self.status = 0;
         self.reason = (0, 0);
         self.framing = Framing::None;
@@ -251,13 +246,12 @@ impl Head {
 
     /// Looks at a complete line; whether it ends the head.
     fn read_line(&mut self, start: usize, anomalies: &mut Anomalies) -> Result<bool, Fault> {
-        let line = self.section.since(start);
-        let (text, crlf) = strip_line_end(line);
-        let first = self.section.is_first(start);
+        let (text, crlf) = strip_line_end(self.section.since(start));
         if self.progress == Progress::Fields {
             if !crlf {
                 anomalies.insert(Anomaly::BareLfHeader);
             }
+            let first = self.section.is_first(start);
             if !first && text.first().is_some_and(|&b| is_space(b)) {
                 anomalies.insert(Anomaly::ObsFold);
             }
@@ -267,11 +261,18 @@ impl Head {
             anomalies.insert(Anomaly::LeadingEmptyLine);
             return Ok(false);
         }
-        let status_line = StatusLine::read(text)
-            .map_err(|(error, at)| Fault { error, offset: self.section.offset_of(start + at) })?;
+        self.read_status_line(start, anomalies)?;
         if !crlf {
             anomalies.insert(Anomaly::BareLfStatusLine);
         }
+        Ok(false)
+    }
+
+    /// Takes the facts out of the status line, which begins at `start`.
+    fn read_status_line(&mut self, start: usize, anomalies: &mut Anomalies) -> Result<(), Fault> {
+        let (text, _) = strip_line_end(self.section.since(start));
+        let status_line = StatusLine::read(text)
+            .map_err(|(error, at)| Fault { error, offset: self.section.offset_of(start + at) })?;
         if !status_line.has_reason {
             anomalies.insert(Anomaly::NoSpaceAfterCode);
         }
@@ -288,7 +289,7 @@ impl Head {
         }
         self.section.fields_begin_here();
         self.progress = Progress::Fields;
-        Ok(false)
+        Ok(())
     }
 
     fn finish(&mut self, method: Method, anomalies: &mut Anomalies) -> Result<(), Fault> {
@@ -343,8 +344,9 @@ fn is_coded(value: &[u8]) -> bool {
     list_members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// `timeout=N` among the parameters of `Keep-Alive`, in seconds; absurdly large ones are cut to a year.
+/// `timeout=N` among the parameters of `Keep-Alive`, in seconds.
 fn read_timeout_s(value: &[u8]) -> Option<i64> {
+    /// Larger ones are cut: no run keeps a connection that long, and in nanoseconds a year is far from overflow.
     const YEAR_S: i64 = 366 * 24 * 3600;
     list_members(value).find_map(|parameter| {
         let (name, number) = parameter.split_at_checked("timeout".len())?;
@@ -364,47 +366,5 @@ fn header_fault(refused: Refused) -> Fault {
     match refused {
         Refused::TooMany => Fault { error: HttpError::Limit(SizeLimit::HeadFields), offset: None },
         Refused::Rule(rule, offset) => Fault { error: HttpError::Header(rule), offset },
-    }
-}
-
-/// A status line (RFC 9112 4): `HTTP-version SP status-code SP [ reason-phrase ]`.
-struct StatusLine {
-    minor_version: u8,
-    status: u16,
-    /// Whether a space follows the status, also before an empty reason.
-    has_reason: bool,
-}
-
-impl StatusLine {
-    /// Reads a line without its end, or names the broken rule and the position.
-    fn read(text: &[u8]) -> Result<Self, (HttpError, usize)> {
-        const NAME: &[u8] = b"HTTP/";
-        let Some(rest) = text.strip_prefix(NAME) else {
-            let same = text.iter().zip(NAME).take_while(|(a, b)| a == b).count();
-            return Err((HttpError::NotHttp, same));
-        };
-        let [major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', rest @ ..] = rest else {
-            return Err((HttpError::BadVersion, NAME.len()));
-        };
-        if *major != b'1' {
-            return Err((HttpError::UnsupportedVersion, NAME.len()));
-        }
-        let [b' ', rest @ ..] = rest else { return Err((HttpError::NoSpaceAfterVersion, STATUS_AT - 1)) };
-        let [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] = rest else {
-            return Err((HttpError::BadStatusCode, STATUS_AT));
-        };
-        let status = [a, b, c].into_iter().fold(0, |value, &digit| value * 10 + u16::from(digit - b'0'));
-        let (has_reason, reason) = match rest {
-            [] => (false, rest),
-            [b' ', reason @ ..] => (true, reason),
-            [b'\r', ..] => return Err((HttpError::BareCrStatusLine, REASON_AT - 1)),
-            _ => return Err((HttpError::BadStatusCode, STATUS_AT)),
-        };
-        if let Some(at) = reason.iter().position(|&b| is_control(b)) {
-            let bare_cr = reason.get(at) == Some(&b'\r');
-            let error = if bare_cr { HttpError::BareCrStatusLine } else { HttpError::ControlInReason };
-            return Err((error, REASON_AT + at));
-        }
-        Ok(Self { minor_version: minor - b'0', status, has_reason })
     }
 }

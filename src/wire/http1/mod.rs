@@ -15,6 +15,7 @@
 
 mod anomaly;
 mod body;
+mod category;
 mod chunk;
 mod decoder;
 mod error;
@@ -24,10 +25,12 @@ mod grammar;
 mod head;
 pub mod limits;
 mod request;
+mod status_line;
 
 pub use anomaly::{Anomalies, Anomaly};
+pub use category::Category;
 pub use decoder::{Decoded, Part, ResponseDecoder};
-pub use error::{Category, FieldRule, HttpError, SizeLimit};
+pub use error::{FieldRule, HttpError, SizeLimit};
 pub use framing::Framing;
 pub use head::{Head, Version};
 pub use request::{Accept, Method, RequestError, RequestParts, RequestTemplate, authority};

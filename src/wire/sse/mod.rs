@@ -14,10 +14,12 @@
 //! What this module does not do: no reconnection (a repeated POST would run the generation again), no check of the
 //! content type, no decision about UTF-8, no opinion on what an event means (`[DONE]` is data like any other).
 
+mod block;
 mod error;
 mod field;
 mod limits;
 mod parser;
+mod storage;
 
 pub use error::SseError;
 pub use limits::{EVENT_LIMIT_BYTES, LINE_LIMIT_BYTES, Limits, RETAINED_BYTES};

@@ -1,22 +1,20 @@
-//! The push parser: lines, fields and dispatch over bytes that arrive in pieces.
+//! The push parser: lines out of bytes that arrive in pieces, and what each line does.
 //!
 //! Every byte is searched for a line end exactly once. A line that a read leaves open waits in `line`; the next read
 //! is searched from its own first byte on and never from the start of that line, so feeding byte by byte stays
-//! linear. A block's values stay borrowed from the input until the input ends or a second `data` line has to be
-//! joined to the first.
+//! linear. What the lines of one event add up to is in `block`.
 
 use memchr::{memchr, memchr2};
 
+use super::block::{Block, Borrowed, TooLarge};
 use super::field::{Field, retry_ms};
-use super::{Event, Limits, RETAINED_BYTES, Sink, SseError, Tail};
+use super::storage::{self, replace_within, reserve_within};
+use super::{Event, Limits, Sink, SseError, Tail};
 
 const LF: u8 = b'\n';
 const CR: u8 = b'\r';
 const BOM: [u8; BOM_BYTES] = [0xef, 0xbb, 0xbf];
 const BOM_BYTES: usize = 3;
-
-/// Bytes that the longest data line may stand before its value in storage: `data: `.
-const DATA_NAME_BYTES: usize = 6;
 
 /// A parser for one event stream at a time; see the [module](super) for what it promises.
 ///
@@ -45,11 +43,8 @@ pub struct Parser {
     limits: Limits,
     /// The unfinished line that earlier reads left; not empty exactly while one is open.
     line: Vec<u8>,
-    /// The data buffer from `data_from` on, once it can no longer be borrowed; meaningful while `has_data`.
-    data: Vec<u8>,
-    data_from: usize,
-    has_data: bool,
-    event: Vec<u8>,
+    block: Block,
+    /// The last event ID buffer.
     id: Vec<u8>,
     /// Where `finish` joins an unterminated data line to the data before it.
     tail: Vec<u8>,
@@ -63,25 +58,13 @@ pub struct Parser {
     failed: Option<SseError>,
 }
 
-/// The parts of the open block that are still borrowed from the current input.
-#[derive(Default)]
-struct Borrowed<'i> {
-    /// The block's only data line so far.
-    data: Option<&'i [u8]>,
-    /// The latest event type; overrides the parser's own.
-    event: Option<&'i [u8]>,
-}
-
 impl Parser {
     /// A parser at the start of a stream. Allocates nothing until a read ends within a block.
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
             line: Vec::new(),
-            data: Vec::new(),
-            data_from: 0,
-            has_data: false,
-            event: Vec::new(),
+            block: Block::default(),
             id: Vec::new(),
             tail: Vec::new(),
             skip_lf: false,
@@ -94,13 +77,12 @@ impl Parser {
     }
 
     /// Back to the start of a new stream: nothing of the old one is left but its storage, of which each buffer keeps
-    /// at most [`RETAINED_BYTES`].
+    /// at most [`RETAINED_BYTES`](super::RETAINED_BYTES).
     pub fn reset(&mut self) {
-        for buffer in [&mut self.line, &mut self.data, &mut self.event, &mut self.id, &mut self.tail] {
-            buffer.clear();
-            buffer.shrink_to(RETAINED_BYTES);
+        for buffer in [&mut self.line, &mut self.id, &mut self.tail] {
+            storage::empty(buffer);
         }
-        self.has_data = false;
+        self.block.reset();
         self.skip_lf = false;
         self.bom = 0;
         self.fed = 0;
@@ -121,7 +103,7 @@ impl Parser {
         self.fed += input.len() as u64;
         let mut open = Borrowed::default();
         let result = self.read_lines(input, &mut open, sink);
-        self.keep(&open);
+        self.block.keep(&open, &self.limits);
         self.failed = result.err();
         result
     }
@@ -135,8 +117,8 @@ impl Parser {
             matched @ 1..BOM_BYTES => BOM.get(..matched).unwrap_or_default(),
             _ => &self.line,
         };
-        let (mut event, mut id) = (self.event.as_slice(), self.id.as_slice());
-        let mut data = if self.has_data { self.data.get(self.data_from..) } else { None };
+        let (mut event, mut id) = (self.block.event(), self.id.as_slice());
+        let mut data = self.block.data();
         let mut error = None;
         match Field::read(unterminated) {
             Field::Data(value) => {
@@ -160,7 +142,7 @@ impl Parser {
         Tail {
             error,
             pending: data.map(|data| Event { event, data, id }),
-            block_open: self.has_data,
+            block_open: self.block.data().is_some(),
             unterminated,
             last_event_id: &self.id,
         }
@@ -184,17 +166,15 @@ impl Parser {
 
     /// Bytes of the stream held right now: the unfinished line, the open block and the last event ID.
     pub fn buffered_bytes(&self) -> usize {
-        self.line.len() + self.data.len() + self.event.len() + self.id.len()
+        self.line.len() + self.block.held_bytes() + self.id.len()
     }
 
     /// Bytes of storage allocated right now.
     pub fn storage_bytes(&self) -> usize {
-        [&self.line, &self.data, &self.event, &self.id, &self.tail]
-            .iter()
-            .map(|buffer| buffer.capacity())
-            .sum()
+        self.line.capacity() + self.block.storage_bytes() + self.id.capacity() + self.tail.capacity()
     }
 
+    /// Reads every line that ends in the input and keeps the rest.
     fn read_lines<'i, S: Sink + ?Sized>(
         &mut self,
         input: &'i [u8],
@@ -215,7 +195,7 @@ impl Parser {
                 self.scanned += 1;
                 self.skip_lf = first == CR;
                 rest = after_first;
-                self.dispatch(open, sink);
+                self.block.dispatch(open, &self.id, sink);
                 continue;
             }
             let Some(end) = memchr2(LF, CR, rest) else {
@@ -280,11 +260,9 @@ impl Parser {
         // The first data line of a block becomes the data buffer as it is; copying it out would touch a large event
         // a second time.
         let data_from = open.data.take().map(|value| line.len() - value.len());
-        self.keep(&open);
+        self.block.keep(&open, &self.limits);
         if let Some(data_from) = data_from {
-            std::mem::swap(&mut line, &mut self.data);
-            self.data_from = data_from;
-            self.has_data = true;
+            self.block.adopt(&mut line, data_from);
         }
         line.clear();
         self.line = line;
@@ -301,7 +279,10 @@ impl Parser {
         sink: &mut S,
     ) -> Result<(), SseError> {
         match Field::read(line) {
-            Field::Data(value) => return self.add_data(value, after, open),
+            Field::Data(value) => {
+                let added = self.block.add_data(value, open, &self.limits);
+                added.map_err(|TooLarge| SseError::EventTooLarge { offset: self.fed - after as u64 })?;
+            }
             Field::Event(value) => open.event = Some(value),
             Field::Id(value) => {
                 self.scanned += value.len() as u64;
@@ -324,68 +305,6 @@ impl Parser {
         }
         Ok(())
     }
-
-    #[inline]
-    fn add_data<'i>(
-        &mut self,
-        value: &'i [u8],
-        after: usize,
-        open: &mut Borrowed<'i>,
-    ) -> Result<(), SseError> {
-        let before = match open.data {
-            Some(first) => Some(first.len()),
-            None => self.has_data.then(|| self.data.len() - self.data_from),
-        };
-        let joined = before.map_or(0, |bytes| bytes + 1) + value.len();
-        if joined > self.limits.event_bytes {
-            return Err(SseError::EventTooLarge { offset: self.fed - after as u64 });
-        }
-        if before.is_none() {
-            open.data = Some(value);
-            return Ok(());
-        }
-        if let Some(first) = open.data.take() {
-            self.own_data(first);
-        }
-        reserve_within(
-            &mut self.data,
-            1 + value.len(),
-            self.limits.event_bytes.saturating_add(DATA_NAME_BYTES),
-        );
-        self.data.push(LF);
-        self.data.extend_from_slice(value);
-        Ok(())
-    }
-
-    /// The blank line: hands out the block if it has data, and starts the next.
-    #[inline]
-    fn dispatch<S: Sink + ?Sized>(&mut self, open: &mut Borrowed<'_>, sink: &mut S) {
-        let owned = if self.has_data { self.data.get(self.data_from..) } else { None };
-        if let Some(data) = open.data.take().or(owned) {
-            sink.event(Event { event: open.event.unwrap_or(&self.event), data, id: &self.id });
-        }
-        open.event = None;
-        self.event.clear();
-        self.data.clear();
-        self.has_data = false;
-    }
-
-    /// The input ends: what is still borrowed from it becomes ours.
-    #[inline]
-    fn keep(&mut self, open: &Borrowed<'_>) {
-        if let Some(value) = open.data {
-            self.own_data(value);
-        }
-        if let Some(value) = open.event {
-            replace_within(&mut self.event, value, self.limits.line_bytes);
-        }
-    }
-
-    fn own_data(&mut self, value: &[u8]) {
-        replace_within(&mut self.data, value, self.limits.event_bytes);
-        self.data_from = 0;
-        self.has_data = true;
-    }
 }
 
 impl Default for Parser {
@@ -394,26 +313,11 @@ impl Default for Parser {
     }
 }
 
-fn replace_within(buffer: &mut Vec<u8>, value: &[u8], ceiling_bytes: usize) {
-    buffer.clear();
-    reserve_within(buffer, value.len(), ceiling_bytes);
-    buffer.extend_from_slice(value);
-}
-
-/// Makes room for `additional` bytes. Doubles the storage as `Vec` does, so that growth stays linear, but stops the
-/// doubling at `ceiling_bytes`: the limits bound what is allocated and not only what is held.
-fn reserve_within(buffer: &mut Vec<u8>, additional: usize, ceiling_bytes: usize) {
-    let needed = buffer.len() + additional;
-    if needed > buffer.capacity() {
-        let target = buffer.capacity().saturating_mul(2).min(ceiling_bytes).max(needed);
-        buffer.reserve_exact(target - buffer.len());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::sse::{EVENT_LIMIT_BYTES, LINE_LIMIT_BYTES};
+    use crate::wire::sse::block::DATA_NAME_BYTES;
+    use crate::wire::sse::{EVENT_LIMIT_BYTES, LINE_LIMIT_BYTES, RETAINED_BYTES};
 
     /// Keeps events, comments and retries in the order in which they came.
     #[derive(Default)]

@@ -2,7 +2,8 @@
 //!
 //! A key that servers send and nobody reads is listed too, as skipped: it is recognised in one comparison then.
 
-use crate::wire::dialect::cursor::{Cursor, Head};
+use crate::wire::dialect::cursor::Cursor;
+use crate::wire::dialect::word::Prefix;
 
 /// Keys seen so far in one object, so that a second one of the same name is noticed.
 #[derive(Default)]
@@ -42,13 +43,13 @@ macro_rules! keys {
                 let window = cursor.window()?;
                 $({
                     const KEY: &[u8] = concat!("\"", $text, "\":").as_bytes();
-                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
+                    if cursor.eat_key(window, KEY, const { Prefix::of(KEY) }) {
                         return Some(Self::$key);
                     }
                 })+
                 $({
                     const KEY: &[u8] = concat!("\"", $skipped, "\":").as_bytes();
-                    if cursor.eat_key(window, KEY, const { Head::of(KEY) }) {
+                    if cursor.eat_key(window, KEY, const { Prefix::of(KEY) }) {
                         return Some(Self::Other);
                     }
                 })*
