@@ -16,6 +16,8 @@ pub const MAX_UNDECIDED_BYTES: usize = 512;
 /// a prompt of a million tokens is longer than this and says nothing in its message that is not cut off anyway.
 pub const MAX_ERROR_BODY_BYTES: usize = 1 << 20;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// What the body of an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
@@ -42,7 +44,6 @@ pub fn is_event_stream_type(content_type: &[u8]) -> bool {
 pub fn classify_start(content_type: Option<&[u8]>, first_bytes: &[u8]) -> BodyKind {
     /// RFC 1952 section 2.3.1 and RFC 8878 section 3.1.1. Brotli has no magic number.
     const MAGIC_NUMBERS: [&[u8]; 2] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd]];
-    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
     for magic in MAGIC_NUMBERS {
         if first_bytes.starts_with(magic) {
@@ -56,17 +57,25 @@ pub fn classify_start(content_type: Option<&[u8]>, first_bytes: &[u8]) -> BodyKi
         return BodyKind::Undecided;
     }
     let declared = content_type.is_some_and(is_event_stream_type);
-    let rest = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
+    let rest = without_mark(first_bytes).trim_ascii_start();
+    // Also when what follows came with it: what a body is must not depend on how it was cut.
+    let too_late = first_bytes.len() - rest.len() >= MAX_UNDECIDED_BYTES;
     match rest.first() {
-        None if first_bytes.len() < MAX_UNDECIDED_BYTES => BodyKind::Undecided,
-        None if declared => BodyKind::EventStream,
-        None if content_type.is_some_and(is_json_type) => BodyKind::Json,
-        None => BodyKind::Other,
+        _ if too_late && declared => BodyKind::EventStream,
+        _ if too_late && content_type.is_some_and(is_json_type) => BodyKind::Json,
+        _ if too_late => BodyKind::Other,
+        None => BodyKind::Undecided,
         Some(b'{' | b'[') => BodyKind::Json,
         Some(b'<') => BodyKind::Other,
         Some(_) if declared => BodyKind::EventStream,
         Some(_) => undeclared_stream(rest),
     }
+}
+
+/// Whether a body holds white space only, a byte order mark before it aside.
+#[must_use]
+pub fn is_blank(body: &[u8]) -> bool {
+    without_mark(body).trim_ascii().is_empty()
 }
 
 /// The error in a JSON body, in any of the shapes that report one; `None` when the body is not JSON or reports
@@ -82,7 +91,7 @@ pub fn read_error_body(body: &[u8]) -> Option<ErrorDetail> {
 /// itself. `None` for an empty body and for HTML, which is for a browser.
 #[must_use]
 pub fn read_failure_body(body: &[u8]) -> Option<ErrorDetail> {
-    let text = body.trim_ascii();
+    let text = without_mark(body).trim_ascii();
     if text.is_empty() || text.starts_with(b"<") {
         return None;
     }
@@ -120,6 +129,10 @@ fn begins(whole: &[u8], bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() < whole.len() && whole.starts_with(bytes)
 }
 
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}
+
 fn media_type(content_type: &[u8]) -> &[u8] {
     content_type.split(|b| *b == b';').next().unwrap_or_default().trim_ascii()
 }
@@ -133,7 +146,7 @@ fn parse_body(body: &[u8]) -> Option<Value> {
     if body.len() > MAX_ERROR_BODY_BYTES {
         return None;
     }
-    full::parse(body).ok().map(|parsed| parsed.value)
+    full::parse(without_mark(body)).ok().map(|parsed| parsed.value)
 }
 
 fn object_of(value: &Value) -> Option<&serde_json::Map<String, Value>> {
@@ -215,6 +228,10 @@ mod tests {
         assert_eq!(classify_start(Some(b"application/problem+json"), &blank), BodyKind::Json);
         assert_eq!(classify_start(None, &blank), BodyKind::Other);
         assert_eq!(classify_start(None, &blank[1..]), BodyKind::Undecided);
+        // However much comes with them.
+        assert_eq!(classify_start(STREAM, &[&blank, &b"{\"error\":1}"[..]].concat()), BodyKind::EventStream);
+        assert_eq!(classify_start(TEXT, &[&blank, &b"data: x"[..]].concat()), BodyKind::Other);
+        assert_eq!(classify_start(TEXT, &[&blank[1..], &b"data: x"[..]].concat()), BodyKind::EventStream);
     }
 
     #[test]
@@ -235,8 +252,10 @@ mod tests {
         assert_eq!(read(r#"{"error":"model 'x' not found"}"#), owned("model 'x' not found", None, None));
         assert_eq!(read(r#"{"id":"x","object":"chat.completion","choices":[]}"#), None);
         assert_eq!(read(r#"{"message":"hello"}"#), None);
+        assert_eq!(read("\u{feff}{\"error\":\"marked\"}"), owned("marked", None, None));
         assert_eq!(read("<html>"), None);
         assert_eq!(read(""), None);
+        assert!(is_blank("\u{feff} \r\n".as_bytes()) && is_blank(b"") && !is_blank(b" x"));
     }
 
     #[test]

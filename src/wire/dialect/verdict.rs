@@ -22,6 +22,13 @@ pub enum BodyEnding {
 const UNFINISHED: &str = "ended without finish_reason and without terminal event";
 
 impl StreamAccount {
+    /// Whether nothing that follows can change the judgement: the terminal came, or the server reported an error.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        let reported = |malformed: &MalformedEvent| malformed.what.error.is_some();
+        self.done || self.error.is_some() || self.malformed.as_ref().is_some_and(reported)
+    }
+
     /// Judges the answer. The block that was open when a body ended cleanly must have been given to
     /// [`on_tail`](Self::on_tail) before. `None` with [`Outcome::Ok`], a detail with everything else.
     pub fn conclude(&mut self, ending: BodyEnding) -> (Outcome, Option<ErrorDetail>) {
