@@ -1,11 +1,13 @@
 //! The client's error against the ledger: of stamps, of bounds, of the time to the first output, and of gaps.
 //!
-//! The truth of an event is the instant right before the send call that carried its last byte; over loopback the bytes
-//! reach the peer's socket within that call, so the call's own start-up is part of every error here. An event that
-//! shares its read with later ones has no stamp of its own: it is judged by its bounds, never by the read's stamp.
+//! The truth of an event is the instant right before the send call that carried its last byte. Over loopback the bytes
+//! reach the peer's socket within that call, so the sender's way down to the device is part of every error here: about
+//! two microseconds, more after a pause. The ledger also knows the instant right after the call, and a stamp between the
+//! two shows no error of the client's at all. An event that shares its read with later ones has no stamp of its own: it
+//! is judged by its bounds, never by the read's stamp.
 
 use crate::audit::pair::{PairedChunk, PairedRequest, Pairing, SeenChunk};
-use crate::audit::spread::Deviation;
+use crate::audit::spread::{Deviation, Spread};
 use crate::metrics::row::StampSource;
 use crate::sim::ledger::EventSent;
 use crate::units::Nanos;
@@ -28,8 +30,12 @@ pub struct Budget {
     pub user: Deviation,
     /// Events that end their reads and have no kernel stamp.
     pub unstamped: usize,
-    /// Events that do not end their reads.
-    pub censored: Censored,
+    /// The kernel stamps of the first field against their send calls: what the sender's way cannot explain.
+    pub stamped: Bounded,
+    /// How long the send calls of these events took: what the ledger itself does not know better.
+    pub send_call: Spread,
+    /// Events that do not end their reads: the bounds of their arrival against their send calls.
+    pub censored: Bounded,
     /// The request's own first output stamp, where that event ends its read: as the request's start is subtracted from
     /// both sides, this is the error of the time to first output.
     pub first_output: Deviation,
@@ -41,14 +47,14 @@ pub struct Budget {
     pub gaps: Gaps,
 }
 
-/// Events whose arrival is known within bounds only.
+/// Instants or spans of time that should have something in common with a send call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Censored {
+pub struct Bounded {
     /// How many.
     pub count: usize,
-    /// How many of them were sent wholly before or wholly after their bounds: the bounds are then wrong.
+    /// How many of them lie wholly before or wholly after the send call.
     pub outside: usize,
-    /// The largest distance of such a send call from the bounds; zero when there is none.
+    /// The largest distance of these; zero when there are none.
     pub worst: Nanos,
 }
 
@@ -68,7 +74,9 @@ struct Differences {
     kernel: Vec<Nanos>,
     user: Vec<Nanos>,
     unstamped: usize,
-    censored: Censored,
+    stamped: Bounded,
+    send_call: Vec<Nanos>,
+    censored: Bounded,
     first_output: Vec<Nanos>,
     delivery: Vec<Nanos>,
     gaps: Vec<Nanos>,
@@ -88,6 +96,8 @@ impl Budget {
             kernel: Deviation::of(&all.kernel),
             user: Deviation::of(&all.user),
             unstamped: all.unstamped,
+            stamped: all.stamped,
+            send_call: Spread::of(all.send_call),
             censored: all.censored,
             first_output: Deviation::of(&all.first_output),
             delivery: Deviation::of(&all.delivery),
@@ -128,10 +138,13 @@ impl Differences {
             return self.censored.add(sent, seen.not_before, stamp(seen, source));
         }
         self.user.push(difference(seen.user, sent.before));
-        match seen.kernel {
-            Some(kernel) => self.kernel.push(difference(kernel, sent.before)),
-            None => self.unstamped += 1,
-        }
+        let Some(kernel) = seen.kernel else {
+            self.unstamped += 1;
+            return;
+        };
+        self.kernel.push(difference(kernel, sent.before));
+        self.stamped.add(sent, kernel, kernel);
+        self.send_call.push(difference(sent.after, sent.before));
     }
 
     fn add_gap(&mut self, earlier: &PairedChunk<'_>, later: &PairedChunk<'_>, source: StampSource) {
@@ -149,9 +162,9 @@ impl Differences {
     }
 }
 
-impl Censored {
-    /// The event reached the socket somewhere between the two instants of its send call; the bounds are right when they
-    /// leave room for that.
+impl Bounded {
+    /// The event reached the socket somewhere between the two instants of its send call; bounds that leave room for that
+    /// are right.
     fn add(&mut self, sent: &EventSent, not_before: Nanos, by: Nanos) {
         self.count += 1;
         let distance = difference(not_before, sent.after).max(difference(sent.before, by));
@@ -224,10 +237,24 @@ mod tests {
         assert_eq!(b.unstamped, 1);
         assert_eq!(us(b.first_output), (1, Some((2.0, 2.0))));
         assert_eq!(us(b.delivery), (1, Some((1000.0, 1000.0))));
-        assert_eq!(b.censored, Censored::default());
+        assert_eq!(b.stamped, Bounded { count: 2, outside: 0, worst: Nanos(0) });
+        assert_eq!((b.send_call.count, b.send_call.mean_us), (2, Some(3.0)));
+        assert_eq!(b.censored, Bounded::default());
         // 2 → 1 µs late is a gap 1 µs short; 1 µs → 8 µs late (the user's stamp) is one 7 µs long.
         assert_eq!(us(b.gaps.error), (2, Some((-1.0, 7.0))));
         assert_eq!((b.gaps.false_gaps, b.gaps.false_zero_gaps), (0, 0));
+    }
+
+    #[test]
+    fn a_stamp_outside_its_send_call_is_told_apart() {
+        let row = started_at(0, 0);
+        let b = of(
+            &row,
+            &[20 * MS, 40 * MS, 60 * MS],
+            &[exact(20 * MS + CALL), exact(40 * MS + CALL + 400), exact(60 * MS - 900)],
+        );
+        assert_eq!(b.stamped, Bounded { count: 3, outside: 2, worst: Nanos(900) });
+        assert_eq!(b.kernel.signed.percentiles_us.map(|p| (p.min, p.max)), Some((-0.9, 3.4)));
     }
 
     #[test]
@@ -249,7 +276,7 @@ mod tests {
             &[20 * MS, 41 * MS, 60 * MS],
             &[hidden(19 * MS, 41 * MS + 1_000), exact(41 * MS + 1_000), exact(60 * MS + 1_000)],
         );
-        assert_eq!(b.censored, Censored { count: 1, outside: 0, worst: Nanos(0) });
+        assert_eq!(b.censored, Bounded { count: 1, outside: 0, worst: Nanos(0) });
         assert_eq!((b.kernel.signed.count, b.gaps.error.signed.count), (2, 1));
         assert_eq!(b.first_output.signed.count, 0, "the first output's stamp is not its own");
     }
@@ -268,7 +295,7 @@ mod tests {
             (0, sent, None),
         ] {
             let b = of(&row, &[sent], &[hidden(not_before, kernel)]);
-            let expected = Censored {
+            let expected = Bounded {
                 count: 1,
                 outside: usize::from(worst.is_some()),
                 worst: Nanos(worst.unwrap_or_default()),

@@ -10,6 +10,6 @@ pub mod spread;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use budget::{Budget, Censored, Gaps};
+pub use budget::{Bounded, Budget, Gaps};
 pub use pair::{ClientRequest, Mismatches, PairedChunk, PairedRequest, Pairing, SeenChunk, pair};
 pub use spread::{Deviation, Spread};

@@ -33,7 +33,9 @@ impl Deviation {
 }
 
 impl Spread {
-    fn of(mut values: Vec<Nanos>) -> Self {
+    /// The distribution of these values, in any order.
+    #[must_use]
+    pub fn of(mut values: Vec<Nanos>) -> Self {
         values.sort_unstable();
         let sum: i128 = values.iter().map(|value| i128::from(value.0)).sum();
         let ascending: Vec<f64> = values.into_iter().map(Nanos::as_micros_f64).collect();

@@ -139,8 +139,8 @@ fn base_from(env: Environment<'_>) -> Result<Secret, UsageError> {
 /// them; what the run itself decides is refused here.
 fn simulator(text: &str) -> Result<SimSpec, UsageError> {
     const FLAG: &str = "--sim";
-    /// The run picks the port and reads the ledger; a list of faults is no server.
-    const NOT_HERE: [&str; 3] = ["listen", "ledger", "chaos-list"];
+    /// The run picks the port; a list of faults is no server.
+    const NOT_HERE: [&str; 2] = ["listen", "chaos-list"];
     let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if text.is_empty() {
         return Ok(SimSpec::default());
