@@ -184,5 +184,6 @@ fn say_spread(what: &str, deviation: &Deviation) {
 
 /// Straight to standard error: what a passing test prints is otherwise held back, and these figures are for the log.
 pub(crate) fn say(line: &str) {
-    writeln!(std::io::stderr(), "{line}").unwrap();
+    let mut stderr = std::io::stderr().lock();
+    writeln!(stderr, "{line}").unwrap();
 }

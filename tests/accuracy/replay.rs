@@ -109,7 +109,8 @@ impl Server {
     /// Ends it in order; its ledger is complete then.
     fn finish(mut self) -> PathBuf {
         kill(self.process.pid(), Signal::SIGTERM).unwrap();
-        assert!(self.process.0.wait().unwrap().success());
+        let status = self.process.end().expect("the server did not end in time");
+        assert!(status.success(), "{status}");
         self.ledger
     }
 }
