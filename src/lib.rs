@@ -12,6 +12,7 @@
 //! `tests/tidy.rs` fails when one does not.
 
 pub mod aggregate;
+pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod clock;
