@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hammerscale::record::OutputKind;
 use hammerscale::wire::dialect::chat::{Scanned, read_in_full, scan};
 use hammerscale::wire::dialect::{
-    ChoiceShape, Dialect, EventReader, EventSink, Facts, JsonText, StreamAccount,
+    ChoiceShape, Dialect, EventReader, EventSink, Facts, JsonText, StreamAccount, TextRule,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -439,7 +439,7 @@ proptest! {
     fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), event in "(error|x)?") {
         agree(&bytes);
         let mut account = StreamAccount::new(Dialect::Chat);
-        account.start(Some(10));
+        account.start(TextRule::keep(10));
         account.on_event(event.as_bytes(), &bytes);
         account.on_error_field(&bytes);
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use hammerscale::wire::dialect::EventMeaning;
+use hammerscale::wire::dialect::{EventMeaning, TextRule};
 use hammerscale::wire::response::{Marks, Reading, ResponseReader};
 
 /// Counts events and keeps nothing.
@@ -64,7 +64,8 @@ fn read(reader: &mut ResponseReader, bytes: &[u8], size: usize) -> Tally {
 #[test]
 fn an_answer_allocates_nothing_once_the_storage_is_warm() {
     let bytes = answer();
-    for (capture, size) in [(None, usize::MAX), (None, 1), (None, 301), (Some(8_192), 301)] {
+    let count = TextRule::default();
+    for (capture, size) in [(count, usize::MAX), (count, 1), (count, 301), (TextRule::keep(8_192), 301)] {
         let mut reader = ResponseReader::new(capture);
         read(&mut reader, &bytes, size);
         let mut tally = Tally::default();

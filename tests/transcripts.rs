@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use hammerscale::record::{ErrorDetail, Outcome};
 use hammerscale::wire::dialect::plain::{BodyKind, classify_start, read_error_body, read_failure_body};
-use hammerscale::wire::dialect::{BodyEnding, Dialect, ErrorCode, EventMeaning, StreamAccount};
+use hammerscale::wire::dialect::{BodyEnding, Dialect, ErrorCode, EventMeaning, StreamAccount, TextRule};
 use serde_json::{Value, json};
 
 /// Transcripts of other endpoints, each with the reason why the chat dialect does not read it.
@@ -135,9 +135,9 @@ struct Run {
 fn run(body: &[u8], ending: BodyEnding) -> Run {
     let mut account = StreamAccount::new(Dialect::Chat);
     // A used account must be as good as a new one.
-    account.start(Some(3));
+    account.start(TextRule::keep(3));
     account.on_event(b"error", b"{\"choices\":[{\"index\":7,\"delta\":{\"content\":\"left over\"}}]}");
-    account.start(Some(CAPTURE_LIMIT));
+    account.start(TextRule::keep(CAPTURE_LIMIT));
     let mut meanings = Vec::new();
     for item in event_stream(body) {
         match item {

@@ -91,7 +91,7 @@ pub fn scale(
         requested_max_tokens: facts.requested_max_tokens,
         canary,
         controlled_output,
-        visible_content_truncated: record.text.as_ref().is_some_and(|t| t.truncated),
+        visible_content_truncated: record.text_truncated,
         cut_after_terminal: record.cut_after_terminal,
         role_chunk_first: record.role_chunk_first,
         error: record.error.map(|e| *e),

@@ -8,6 +8,7 @@ use crate::client::socket::StreamSocket;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
 use crate::units::{Nanos, Ticks, UnixNanos};
+use crate::wire::dialect::TextRule;
 
 /// A kept connection that was idle longer is not used again when the server did not say how long it keeps it: the
 /// shortest default in use is 5 s (uvicorn, llama.cpp), and a request must not race the server's close.
@@ -62,7 +63,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(capture_limit: Option<usize>) -> Self {
+    pub(crate) fn new(text_rule: TextRule) -> Self {
         Self {
             socket: None,
             state: State::Closed,
@@ -76,7 +77,7 @@ impl Connection {
             index: 0,
             idle_since: Ticks(0),
             keep_alive: DEFAULT_KEEP_ALIVE,
-            exchange: Exchange::new(capture_limit),
+            exchange: Exchange::new(text_rule),
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::EventMeaning;
+use crate::wire::dialect::{EventMeaning, TextRule};
 use crate::wire::response::{Marks, Reading, ResponseReader};
 
 /// Where an exchange stands after a read.
@@ -51,11 +51,11 @@ struct Stamper<'a> {
 }
 
 impl Exchange {
-    pub(crate) fn new(capture_limit: Option<usize>) -> Self {
+    pub(crate) fn new(text_rule: TextRule) -> Self {
         Self {
             request: Bytes::new(),
             record: None,
-            reader: ResponseReader::new(capture_limit),
+            reader: ResponseReader::new(text_rule),
             last_read: None,
             end: None,
             verdict: None,
@@ -291,7 +291,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let (outlet, inlet) = rings();
-            let mut exchange = Exchange::new(None);
+            let mut exchange = Exchange::new(TextRule::default());
             exchange.begin(Bytes::from_static(b"POST"), RequestRecord::new(7, Phase::Measured, 0, Ticks(1)));
             exchange.sent(4, Ticks(10), Ticks(12));
             Self { exchange, outlet, inlet, now: 100 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::record::RequestRecord;
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
+use crate::wire::dialect::TextRule;
 
 /// How connections are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub struct WorkerSetup {
     pub reuse: Reuse,
     /// Ask for kernel receive stamps.
     pub kernel_stamps: bool,
-    /// Characters of visible text to keep; `None` keeps none.
-    pub capture_limit: Option<usize>,
+    /// What is done with the texts of answers.
+    pub text_rule: TextRule,
     /// Deadline of a request.
     pub timeout: Nanos,
     /// Longest silence.

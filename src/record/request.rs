@@ -284,6 +284,8 @@ pub struct RequestRecord {
     pub role_chunk_first: bool,
     /// What is known about a failure.
     pub error: Option<Box<ErrorDetail>>,
+    /// The visible text went beyond the limit of characters, kept or not.
+    pub text_truncated: bool,
     /// The visible text, when it was asked for.
     pub text: Option<Box<CapturedText>>,
 }
@@ -325,6 +327,7 @@ impl RequestRecord {
             cut_after_terminal: false,
             role_chunk_first: false,
             error: None,
+            text_truncated: false,
             text: None,
         }
     }

@@ -23,6 +23,7 @@ use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
 use crate::schedule::Supply;
 use crate::units::{Nanos, Ticks};
+use crate::wire::dialect::TextRule;
 
 /// How often the control plane looks whether the workers have ended. It does not delay them.
 const WATCH_EVERY: Duration = Duration::from_millis(5);
@@ -153,7 +154,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                     ConnectionMode::Fresh => Reuse::Fresh,
                 },
                 kernel_stamps: self.kernel_stamps,
-                capture_limit: wants_text.then_some(self.spec.prompt.capture_limit),
+                text_rule: TextRule { limit_chars: self.spec.prompt.capture_limit, keep: wants_text },
                 timeout: self.spec.connection.timeout,
                 idle_timeout: self.spec.connection.idle_timeout,
                 connect_timeout: self.spec.connection.connect_timeout,

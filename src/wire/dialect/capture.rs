@@ -6,6 +6,34 @@
 use super::text::{JsonText, Piece, join_halves};
 use crate::record::{CapturedText, OutputKind};
 
+/// The reference's limit of a text, in characters.
+const REFERENCE_LIMIT_CHARS: usize = 8_192;
+
+/// What is done with the texts of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextRule {
+    /// Characters from which on a text counts as truncated.
+    pub limit_chars: usize,
+    /// Keep texts up to the limit; otherwise the characters of the visible text are only counted, because whether it
+    /// went beyond the limit stands in the reference artifact of every request.
+    pub keep: bool,
+}
+
+impl TextRule {
+    /// Keeps texts of up to this many characters.
+    #[must_use]
+    pub const fn keep(limit_chars: usize) -> Self {
+        Self { limit_chars, keep: true }
+    }
+}
+
+/// Nothing is kept, and the limit is the reference's.
+impl Default for TextRule {
+    fn default() -> Self {
+        Self { limit_chars: REFERENCE_LIMIT_CHARS, keep: false }
+    }
+}
+
 /// The texts of one answer, if any are kept.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
@@ -16,26 +44,28 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Forgets the texts and sets the limit of each, in characters; `None` keeps no text.
-    pub(super) fn start(&mut self, limit_chars: Option<usize>) {
-        self.keep = limit_chars.is_some();
+    /// Forgets the texts and sets the rule for the next ones.
+    pub(super) fn start(&mut self, rule: TextRule) {
+        self.keep = rule.keep;
         for capture in [&mut self.visible, &mut self.reasoning, &mut self.tool_arguments] {
-            capture.start(limit_chars.unwrap_or(0));
+            capture.start(rule);
         }
     }
 
     /// Appends what fits to the text of that kind of output. Refusals have none: nothing reads it.
     #[inline]
     pub(super) fn push(&mut self, kind: OutputKind, text: JsonText<'_>) {
-        if !self.keep {
-            return;
-        }
         match kind {
             OutputKind::Content => self.visible.push(text),
-            OutputKind::Reasoning => self.reasoning.push(text),
-            OutputKind::ToolCall => self.tool_arguments.push(text),
-            OutputKind::Refusal => {}
+            OutputKind::Reasoning if self.keep => self.reasoning.push(text),
+            OutputKind::ToolCall if self.keep => self.tool_arguments.push(text),
+            OutputKind::Reasoning | OutputKind::ToolCall | OutputKind::Refusal => {}
         }
+    }
+
+    /// Whether the visible text went beyond the limit, kept or not.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.visible.kept.truncated
     }
 
     /// The visible text, if texts are kept.
@@ -58,6 +88,8 @@ impl Texts {
 #[derive(Debug, Default)]
 struct Capture {
     kept: CapturedText,
+    /// Characters are kept and not only counted.
+    keep: bool,
     /// Characters that still fit.
     room: usize,
     /// The last thing appended was this leading half of a surrogate pair, kept as U+FFFD until its other half comes.
@@ -65,16 +97,20 @@ struct Capture {
 }
 
 impl Capture {
-    /// Forgets the text and sets the limit in characters.
-    fn start(&mut self, limit_chars: usize) {
+    /// Forgets the text and sets the rule.
+    fn start(&mut self, rule: TextRule) {
         self.kept.text.clear();
         self.kept.truncated = false;
-        self.room = limit_chars;
+        self.keep = rule.keep;
+        self.room = rule.limit_chars;
         self.half = None;
     }
 
     /// Appends what fits.
     fn push(&mut self, text: JsonText<'_>) {
+        if self.kept.truncated && !self.keep {
+            return;
+        }
         for piece in text.pieces() {
             match piece {
                 Piece::Str(s) => self.push_str(s),
@@ -97,7 +133,9 @@ impl Capture {
         // A character has at least one byte, so most pieces fit without being counted first.
         let fits = if s.len() <= self.room { s } else { self.fitting(s) };
         self.room -= fits.chars().count();
-        self.kept.text.push_str(fits);
+        if self.keep {
+            self.kept.text.push_str(fits);
+        }
         self.kept.truncated |= fits.len() < s.len();
     }
 
@@ -114,7 +152,9 @@ impl Capture {
             return;
         }
         self.room -= 1;
-        self.kept.text.push(c);
+        if self.keep {
+            self.kept.text.push(c);
+        }
     }
 
     /// Half a pair is one character of the limit, as it is one code point in the reference's strings.
@@ -124,8 +164,10 @@ impl Capture {
             && let Some(c) = join_halves(high, unit)
         {
             self.room -= 1;
-            self.kept.text.pop();
-            self.kept.text.push(c);
+            if self.keep {
+                self.kept.text.pop();
+                self.kept.text.push(c);
+            }
             return;
         }
         let had_room = self.room > 0;
@@ -140,7 +182,7 @@ mod tests {
 
     fn capture(limit: usize, texts: &[&str]) -> (String, bool) {
         let mut capture = Capture::default();
-        capture.start(limit);
+        capture.start(TextRule::keep(limit));
         for text in texts {
             capture.push(JsonText::Raw(text.as_bytes()));
         }
@@ -164,6 +206,22 @@ mod tests {
     }
 
     #[test]
+    fn counting_says_what_keeping_says() {
+        for texts in
+            [&["ab", "cde"][..], &["ab", "cdef"], &[r"\u00e9\n", "é😀"], &[r"\ud83d", r"\ude00", "xyzw"], &[]]
+        {
+            let mut counted = Capture::default();
+            counted.start(TextRule { limit_chars: 5, keep: false });
+            texts.iter().for_each(|text| counted.push(JsonText::Raw(text.as_bytes())));
+            assert_eq!(
+                (counted.kept.text.as_str(), counted.kept.truncated),
+                ("", capture(5, texts).1),
+                "{texts:?}"
+            );
+        }
+    }
+
+    #[test]
     fn the_halves_of_a_pair_meet_again_over_two_events() {
         assert_eq!(capture(9, &[r"a\ud83d", r"\ude00b"]), ("a😀b".into(), false));
         assert_eq!(capture(9, &[r"\ud83d", "x", r"\ude00"]), ("\u{fffd}x\u{fffd}".into(), false));
@@ -174,10 +232,10 @@ mod tests {
     #[test]
     fn starting_again_keeps_the_storage() {
         let mut capture = Capture::default();
-        capture.start(100);
+        capture.start(TextRule::keep(100));
         capture.push(JsonText::Decoded(&"x".repeat(80)));
         let storage = capture.kept.text.capacity();
-        capture.start(100);
+        capture.start(TextRule::keep(100));
         assert_eq!((capture.kept.text.as_str(), capture.kept.text.capacity()), ("", storage));
     }
 }

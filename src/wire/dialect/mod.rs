@@ -27,6 +27,7 @@ mod text;
 mod verdict;
 mod word;
 
+pub use capture::TextRule;
 pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, ServerError};
 pub use stream::{EventMeaning, StreamAccount};
 pub use text::{JsonText, Piece, Pieces};

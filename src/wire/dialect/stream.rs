@@ -4,7 +4,7 @@
 //! allocation. It knows no clock: the caller stamps the events, using the [`EventMeaning`] of each. How the answer
 //! ended is judged in the neighbouring `verdict`.
 
-use super::capture::Texts;
+use super::capture::{TextRule, Texts};
 use super::tally::{ChoicesSeen, Tally};
 use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
@@ -80,9 +80,9 @@ impl StreamAccount {
         Self { reader: EventReader::new(dialect), ..Self::default() }
     }
 
-    /// Begins the account of a new answer. With a limit, visible text, reasoning and tool arguments are kept, each
-    /// up to that many characters; without, no text is kept.
-    pub fn start(&mut self, capture_limit_chars: Option<usize>) {
+    /// Begins the account of a new answer. Where texts are kept, these are visible text, reasoning and tool arguments,
+    /// each up to the limit.
+    pub fn start(&mut self, rule: TextRule) {
         self.reader.start();
         self.counters = Counters::default();
         self.usage = Usage::default();
@@ -94,7 +94,7 @@ impl StreamAccount {
         self.error = None;
         self.malformed = None;
         self.cut_after_terminal = false;
-        self.texts.start(capture_limit_chars);
+        self.texts.start(rule);
     }
 
     /// Takes the next event. `event` is its type (empty: a plain message), `data` its data.
@@ -213,6 +213,7 @@ impl StreamAccount {
         record.several_choices = self.choices.several;
         record.role_chunk_first = self.role_chunk_first;
         record.cut_after_terminal = self.cut_after_terminal;
+        record.text_truncated = self.texts.is_truncated();
         record.text = self.visible_text().map(|text| Box::new(text.clone()));
     }
 
@@ -305,7 +306,7 @@ mod tests {
 
     fn account(capture: Option<usize>) -> StreamAccount {
         let mut account = StreamAccount::new(Dialect::Chat);
-        account.start(capture);
+        account.start(capture.map(TextRule::keep).unwrap_or_default());
         account
     }
 
@@ -445,7 +446,7 @@ mod tests {
         let mut account = account(None);
         assert!(delta(&mut account, 0, role).role_only);
         assert!(account.role_chunk_first());
-        account.start(None);
+        account.start(TextRule::default());
         assert!(!delta(&mut account, 0, r#"{"role":"assistant","content":"a"}"#).role_only);
         assert!(delta(&mut account, 0, role).role_only);
         assert!(!account.role_chunk_first());
@@ -456,7 +457,7 @@ mod tests {
         let whole = br#"{"choices":[{"index":0,"message":{"role":"assistant","content":"all"},"finish_reason":"stop"}]}"#;
         let mut account = account(Some(9));
         assert_eq!(account.on_event(b"", whole).output, Some(OutputKind::Content));
-        account.start(Some(9));
+        account.start(TextRule::keep(9));
         delta(&mut account, 0, r#"{"content":"all"}"#);
         let repeated = account.on_event(b"", whole);
         assert_eq!((repeated.output, repeated.finish), (None, true));
@@ -521,11 +522,11 @@ mod tests {
             (r#"{"choices":[],"x_groq":{"id":"r","error":"g"}}"#, "g"),
             (r#"{"object":"error","message":"o"}"#, "o"),
         ] {
-            account.start(None);
+            account.start(TextRule::default());
             assert!(account.on_event(b"", json.as_bytes()).error, "{json}");
             assert_eq!(account.server_error().unwrap().message, message);
         }
-        account.start(None);
+        account.start(TextRule::default());
         account.on_error_field(br#"{"code":500,"message":"field","type":"server_error"}"#);
         assert_eq!(account.server_error().unwrap().message, "field");
     }

@@ -100,7 +100,7 @@ fn detail_of_error_in_event(malformed: &MalformedEvent, error: &ServerError) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::dialect::Dialect;
+    use crate::wire::dialect::{Dialect, TextRule};
     use BodyEnding::{CleanEnd, CutShort, Reset};
 
     const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
@@ -113,7 +113,7 @@ mod tests {
 
     fn ended(events: &[&str], ending: BodyEnding) -> (Outcome, Option<ErrorDetail>, bool) {
         let mut account = StreamAccount::new(Dialect::Chat);
-        account.start(None);
+        account.start(TextRule::default());
         for event in events {
             account.on_event(b"", event.as_bytes());
         }
@@ -210,7 +210,7 @@ mod tests {
     fn the_block_that_was_open_at_a_clean_end_counts() {
         let tail = |events: &[&str], tail: &str| {
             let mut account = StreamAccount::new(Dialect::Chat);
-            account.start(None);
+            account.start(TextRule::default());
             for event in events {
                 account.on_event(b"", event.as_bytes());
             }

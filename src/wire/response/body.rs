@@ -5,7 +5,7 @@
 
 use super::Marks;
 use crate::wire::dialect::plain::{BodyKind, classify_start, is_blank};
-use crate::wire::dialect::{Dialect, StreamAccount};
+use crate::wire::dialect::{Dialect, StreamAccount, TextRule};
 use crate::wire::sse::{Event, Limits, Parser, Sink, SseError};
 
 /// How much of a body that is no stream is read for what it says: an error that repeats a prompt of twenty thousand
@@ -43,7 +43,7 @@ pub(super) enum Stop {
 pub(super) struct Body {
     pub(super) account: StreamAccount,
     parser: Parser,
-    capture_limit: Option<usize>,
+    text_rule: TextRule,
     kind: Kind,
     /// Bytes taken, without what is held back.
     bytes: u64,
@@ -61,11 +61,11 @@ enum Kind {
 
 impl Body {
     /// A body whose visible text is kept up to this many characters; `None` keeps none.
-    pub(super) fn new(capture_limit: Option<usize>) -> Self {
+    pub(super) fn new(text_rule: TextRule) -> Self {
         Self {
             account: StreamAccount::new(Dialect::Chat),
             parser: Parser::new(Limits::default()),
-            capture_limit,
+            text_rule,
             kind: Kind::Undecided,
             bytes: 0,
             start: Vec::new(),
@@ -74,7 +74,7 @@ impl Body {
 
     /// Forgets the last body.
     pub(super) fn start(&mut self) {
-        self.account.start(self.capture_limit);
+        self.account.start(self.text_rule);
         self.parser.reset();
         self.kind = Kind::Undecided;
         self.bytes = 0;

@@ -21,7 +21,7 @@ pub use verdict::BODY_START_BYTES;
 
 use crate::record::{ErrorDetail, Outcome, RequestRecord};
 use crate::units::Nanos;
-use crate::wire::dialect::EventMeaning;
+use crate::wire::dialect::{EventMeaning, TextRule};
 use crate::wire::http1::{Head, Method, Part, ResponseDecoder};
 use body::{Body, Stop};
 use verdict::{Ending, Verdict};
@@ -66,7 +66,7 @@ pub enum Reading {
 ///     }
 /// }
 ///
-/// let mut reader = ResponseReader::new(None);
+/// let mut reader = ResponseReader::new(TextRule::default());
 /// let mut outputs = Outputs(0);
 /// reader.start();
 /// let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 61\r\n\r\n";
@@ -96,10 +96,10 @@ pub struct ResponseReader {
 impl ResponseReader {
     /// A reader that keeps this many characters of visible text; `None` keeps none.
     #[must_use]
-    pub fn new(capture_limit: Option<usize>) -> Self {
+    pub fn new(text_rule: TextRule) -> Self {
         let mut reader = Self {
             decoder: ResponseDecoder::new(),
-            body: Body::new(capture_limit),
+            body: Body::new(text_rule),
             begun: false,
             first_byte_marked: false,
             head_done: false,
