@@ -26,7 +26,7 @@ pub enum ShapeError {
     #[error("a parameter is negative")]
     Negative,
     /// A parameter is above [`MAX_DURATION`] or [`MAX_COUNT`].
-    #[error("a parameter is too large (at most 24 hours, or 100000000 tokens)")]
+    #[error("a parameter is too large (at most 24 hours, or {MAX_COUNT} tokens)")]
     TooLarge,
     /// A log-normal distribution has no mean of zero.
     #[error("the mean must be above zero")]
@@ -50,7 +50,7 @@ pub struct Shape(Kind);
 enum Kind {
     Constant(f64),
     Normal { mean: f64, deviation: f64 },
-    LogNormal { mu: f64, sigma: f64 },
+    LogNormal { mean: f64, mu: f64, sigma: f64 },
     Exponential { mean: f64 },
     Uniform { low: f64, high: f64 },
     Trace(Arc<[f64]>),
@@ -96,7 +96,9 @@ impl Shape {
         }
         // Moments of the log-normal: mean = exp(mu + sigma²/2), variance = (exp(sigma²) - 1) mean².
         let variance = (deviation / mean).powi(2).ln_1p();
-        Ok(Self(Kind::LogNormal { mu: mean.ln() - variance / 2.0, sigma: variance.sqrt() }))
+        // A ratio whose square is beyond a double makes every draw no number.
+        check(variance)?;
+        Ok(Self(Kind::LogNormal { mean, mu: mean.ln() - variance / 2.0, sigma: variance.sqrt() }))
     }
 
     /// Exponential distribution.
@@ -139,7 +141,7 @@ impl Shape {
         match &self.0 {
             Kind::Constant(value) => *value,
             Kind::Normal { mean, deviation } => deviation.mul_add(standard_normal(lane, counter), *mean),
-            Kind::LogNormal { mu, sigma } => sigma.mul_add(standard_normal(lane, counter), *mu).exp(),
+            Kind::LogNormal { mu, sigma, .. } => sigma.mul_add(standard_normal(lane, counter), *mu).exp(),
             // Inversion; 1 - u is in (0, 1], so the logarithm is finite.
             Kind::Exponential { mean } => -mean * (1.0 - lane.unit(counter)).ln(),
             Kind::Uniform { low, high } => (high - low).mul_add(lane.unit(counter), *low),
@@ -147,12 +149,12 @@ impl Shape {
         }
     }
 
+    /// Deviations of a log-normal are left out: heavy tails have large ones, and what is drawn is clamped.
     fn largest_parameter(&self) -> f64 {
         match &self.0 {
             Kind::Constant(value) => *value,
             Kind::Normal { mean, deviation } => mean.max(*deviation),
-            Kind::LogNormal { mu, .. } => mu.exp(),
-            Kind::Exponential { mean } => *mean,
+            Kind::LogNormal { mean, .. } | Kind::Exponential { mean } => *mean,
             Kind::Uniform { high, .. } => *high,
             Kind::Trace(values) => values.iter().copied().fold(0.0, f64::max),
         }
@@ -350,6 +352,10 @@ mod tests {
             Err(ShapeError::TooLarge)
         );
         assert_eq!(CountDistribution::new(Shape::constant(1e9).unwrap()), Err(ShapeError::TooLarge));
+        // Its median is below a day, its mean is not.
+        let far = Shape::log_normal(1e15, 1e20).unwrap();
+        assert_eq!(DurationDistribution::from_nanos(far), Err(ShapeError::TooLarge));
+        assert_eq!(Shape::log_normal(1e-200, 1e200), Err(ShapeError::NotFinite));
         assert_eq!(CountDistribution::new(Shape::constant(1.5).unwrap()), Err(ShapeError::NotWhole));
     }
 

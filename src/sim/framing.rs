@@ -9,7 +9,6 @@ use std::io::Write;
 use crate::sim::ledger::EventKind;
 use crate::sim::options::{MAX_MODEL_LEN, MODEL_ID};
 use crate::sim::script::{Answer, Step};
-use crate::units::Nanos;
 
 /// Room for a chunk-size line in front of an event: eight digits and CR LF.
 const SIZE_ROOM: usize = 10;
@@ -207,41 +206,6 @@ pub(crate) fn write_models(created: i64, out: &mut Vec<u8>) {
     );
 }
 
-/// The `Date` value (RFC 9110 5.6.7, IMF-fixdate) of an instant of CLOCK_REALTIME.
-pub(crate) fn http_date(realtime: Nanos) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let seconds = realtime.0.max(0) / Nanos::PER_SECOND;
-    let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil_from_days(days);
-    let name = |list: &[&'static str], i: i64| {
-        usize::try_from(i).ok().and_then(|i| list.get(i).copied()).unwrap_or("")
-    };
-    format!(
-        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
-        name(&DAYS, days % 7),
-        name(&MONTHS, month - 1),
-        second_of_day / 3600,
-        second_of_day / 60 % 60,
-        second_of_day % 60
-    )
-}
-
-/// Days since 1970-01-01 to year, month, day in the proleptic Gregorian calendar: the year is counted from March, so
-/// that the leap day is its last, in eras of 400 years (146,097 days).
-const fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
-}
-
 fn write_common_fields(fields: HeadFields<'_>, out: &mut Vec<u8>) {
     if let Some(id) = fields.request_id {
         write_text(out, format_args!("X-Request-Id: {id}\r\n"));
@@ -310,20 +274,6 @@ fn write_json_string(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_standard() {
-        // The example of RFC 9110 5.6.7, a leap day, the day after one, and the epoch.
-        for (seconds, date) in [
-            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
-            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
-            (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
-            (1_709_251_200, "Fri, 01 Mar 2024 00:00:00 GMT"),
-            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
-        ] {
-            assert_eq!(http_date(Nanos::from_secs(seconds)), date);
-        }
-    }
 
     #[test]
     fn size_lines_are_hexadecimal_without_leading_zeros() {

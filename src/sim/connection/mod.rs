@@ -9,7 +9,7 @@
 mod answer;
 mod shared;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 pub(crate) use shared::Shared;
@@ -24,7 +24,8 @@ use crate::units::Nanos;
 /// Receive calls in a row on one connection, so that a flood on one does not make the others late.
 const READS_IN_A_ROW: usize = 4;
 
-/// Pipelined bytes kept while an answer is under way; beyond that nothing more is read until it is done.
+/// Pipelined bytes kept while an answer is under way; beyond that nothing more is read until it is done, and the rest
+/// waits in the socket. As much as one receive call brings.
 const MAX_PIPELINED_BYTES: usize = 64 * 1024;
 
 /// How long a closing connection waits for the peer to close. Closing at once with bytes unread would send a reset,
@@ -74,6 +75,7 @@ enum Work {
     Over,
 }
 
+/// An answer in events.
 #[derive(Debug)]
 struct Stream {
     template: Template,
@@ -81,6 +83,7 @@ struct Stream {
     next: Step,
 }
 
+/// An answer in one piece.
 #[derive(Debug)]
 struct Whole {
     template: Template,
@@ -354,7 +357,7 @@ fn offer(mut stream: &TcpStream, bytes: &[u8]) -> (Nanos, Result<usize, Gone>, N
             Ok(n) => Ok(n),
             Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(0),
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(io::Error { .. }) => Err(Gone),
+            Err(_) => Err(Gone),
         };
         return (before, taken, after);
     }

@@ -1,12 +1,11 @@
 //! What all connections of a simulator share: settings, ledger, clock reading, counters and buffers.
 
 use crate::sim::clock;
-use crate::sim::framing;
 use crate::sim::ledger::Book;
 use crate::sim::options::SimOptions;
-use crate::units::Nanos;
+use crate::units::{Nanos, UnixNanos, calendar};
 
-/// Bytes taken by one receive call, shared by all connections.
+/// Bytes taken by one receive call, shared by all connections: a prompt of common length comes in one call.
 const INBOX_BYTES: usize = 64 * 1024;
 
 /// What all connections share.
@@ -63,7 +62,7 @@ impl Shared {
         let now = clock::realtime();
         let second = now.0 / Nanos::PER_SECOND;
         if second != self.date_second || self.date.is_empty() {
-            self.date = framing::http_date(now);
+            self.date = calendar::http_date(UnixNanos::at(now.0));
             self.date_second = second;
         }
         second

@@ -6,6 +6,8 @@ use super::{
     ClosedBy, ConnectionClosed, ConnectionOpened, Ending, EventKind, EventSent, HeadSent, Header, MAGIC,
     Record, RequestArrived, RequestEnded, Service, Totals, VERSION,
 };
+use crate::sim::chat::MAX_MODEL_BYTES;
+use crate::sim::request::MAX_REQUEST_ID_BYTES;
 use crate::units::Nanos;
 
 /// Bytes of tag and payload length in front of each payload.
@@ -17,10 +19,15 @@ pub(super) const PREAMBLE_BYTES: usize = 12;
 /// Bytes of an event record, prefix included: 48, so a million events are 48 MB.
 pub(super) const EVENT_BYTES: usize = PREFIX_BYTES + 45;
 
-/// No record is longer: the fixed part of a request's (70 bytes) and its two texts with their lengths.
-pub(super) const MAX_RECORD_BYTES: usize = PREFIX_BYTES + 70 + 2 * (2 + MAX_TEXT_BYTES);
+/// No record is longer: the fixed part of a request's (64 bytes) and its two texts, each behind its length.
+pub(super) const MAX_RECORD_BYTES: usize = PREFIX_BYTES + 64 + 2 * (2 + MAX_TEXT_BYTES);
 
+/// Bytes of the header behind the preamble.
 const HEADER_BYTES: u16 = 28;
+
+/// Longest text of a record: what a request may name itself or its model, whichever is more.
+const MAX_TEXT_BYTES: usize =
+    if MAX_REQUEST_ID_BYTES > MAX_MODEL_BYTES { MAX_REQUEST_ID_BYTES } else { MAX_MODEL_BYTES };
 
 const TAG_CONNECTION_OPENED: u8 = 1;
 const TAG_REQUEST_ARRIVED: u8 = 2;
@@ -176,11 +183,9 @@ fn put_request(r: &RequestArrived, out: &mut Vec<u8>) {
     put_text(&r.model, out);
 }
 
-/// Texts longer than this are refused when a request is read, so nothing is ever cut here.
-const MAX_TEXT_BYTES: usize = 1024;
-
+/// Texts are bounded where a request is read, so nothing is ever left out here.
 fn put_text(text: &str, out: &mut Vec<u8>) {
-    debug_assert!(text.len() <= MAX_TEXT_BYTES, "texts are bounded when a request is read");
+    debug_assert!(text.len() <= MAX_TEXT_BYTES, "texts are bounded where a request is read");
     let text = if text.len() <= MAX_TEXT_BYTES { text } else { "" };
     out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(0).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
@@ -323,6 +328,36 @@ mod tests {
         .concat();
         assert_eq!(out, expected);
         assert_eq!(out.len(), EVENT_BYTES);
+    }
+
+    #[test]
+    fn the_longest_record_has_its_documented_bytes() {
+        let request = RequestArrived {
+            number: 1,
+            connection: 2,
+            connection_use: 3,
+            arrival: Nanos(4),
+            service: Service::Chat,
+            status: 200,
+            stream: true,
+            prompt_bytes: 5,
+            prompt_tokens: 6,
+            reasoning_tokens: 7,
+            content_tokens: 8,
+            request_id: Some("x".repeat(MAX_TEXT_BYTES)),
+            model: "y".repeat(MAX_TEXT_BYTES),
+        };
+        let mut out = Vec::new();
+        put(&Record::RequestArrived(request.clone()), &mut out);
+        assert_eq!(out.len(), MAX_RECORD_BYTES);
+        assert_eq!(
+            take(TAG_REQUEST_ARRIVED, &out[PREFIX_BYTES..]),
+            Ok(Some(Record::RequestArrived(request)))
+        );
+        let mut out = Vec::new();
+        let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 1));
+        put(&Record::ConnectionOpened(ConnectionOpened { number: 1, at: Nanos(2), peer }), &mut out);
+        assert!(out.len() < MAX_RECORD_BYTES);
     }
 
     #[test]

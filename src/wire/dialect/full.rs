@@ -143,15 +143,15 @@ fn string_token(text: &str) -> (&str, Option<Cow<'static, str>>) {
                 return (token, mended.map(|m| Cow::Owned(m + tail)));
             }
             Some(b'\\') => {
-                let length = escape_length(bytes.get(at + 1..).unwrap_or_default());
-                if length == Escape::Half {
+                let escape = escape_kind(bytes.get(at + 1..).unwrap_or_default());
+                if escape == Escape::Half {
                     let head = text.get(copied..at).unwrap_or("");
                     let mended = mended.get_or_insert_default();
                     mended.push_str(head);
                     mended.push_str("\\ufffd");
                     copied = at + 6;
                 }
-                at += length.bytes();
+                at += escape.bytes();
             }
             Some(_) => at += 1,
         }
@@ -182,7 +182,7 @@ impl Escape {
     }
 }
 
-fn escape_length(after_backslash: &[u8]) -> Escape {
+fn escape_kind(after_backslash: &[u8]) -> Escape {
     let Some((unit, rest)) = after_backslash.strip_prefix(b"u").and_then(hex4) else {
         return Escape::Simple;
     };
