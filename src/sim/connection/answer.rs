@@ -13,7 +13,7 @@ use crate::units::Nanos;
 /// would otherwise keep all of them.
 const KEPT_INPUT_BYTES: usize = 4 * 1024;
 
-/// The rest of an answer that needs no schedule.
+/// What varies in an answer that is sent at once.
 struct PlainAnswer<'a> {
     service: Service,
     status: u16,

@@ -4,6 +4,7 @@ use super::grammar::{find, is_token, read_field};
 use super::{Head, MAX_BODY_BYTES, MAX_FIELDS, MAX_REQUEST_ID_BYTES, Reject};
 
 /// Where the body ends (RFC 9112 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// After so many bytes, none without a length.
     Length(usize),
@@ -12,6 +13,7 @@ pub(super) enum Framing {
 }
 
 /// What a head says.
+#[derive(Debug)]
 pub(super) struct Fields {
     /// What outlives the reading.
     pub(super) head: Head,

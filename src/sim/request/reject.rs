@@ -17,9 +17,10 @@ pub(crate) enum Reject {
     Chunk,
     /// An expectation other than `100-continue`.
     Expectation,
-    /// The head is longer than [`MAX_HEAD_BYTES`] or has more than [`MAX_FIELDS`] fields.
+    /// The head is longer than [`MAX_HEAD_BYTES`](super::MAX_HEAD_BYTES) or has more fields than
+    /// [`MAX_FIELDS`](super::MAX_FIELDS).
     HeadTooLarge,
-    /// The body is longer than [`MAX_BODY_BYTES`].
+    /// The body is longer than [`MAX_BODY_BYTES`](super::MAX_BODY_BYTES).
     BodyTooLarge,
     /// A transfer coding other than `chunked`.
     TransferCoding,

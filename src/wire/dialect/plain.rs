@@ -98,8 +98,7 @@ pub fn read_failure_body(body: &[u8]) -> Option<ErrorDetail> {
     let value = parse_body(text);
     if let Some(object) = value.as_ref().and_then(object_of) {
         let error = ServerError::in_object(object, false);
-        let error = error.unwrap_or_else(|| ServerError::of_value(&Value::Object(object.clone()), object));
-        return Some(error.to_detail());
+        return Some(error.unwrap_or_else(|| ServerError::of_object(object)).to_detail());
     }
     Some(ServerError::of_message(&String::from_utf8_lossy(text)).to_detail())
 }

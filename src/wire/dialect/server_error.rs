@@ -14,7 +14,7 @@ use crate::record::ErrorDetail;
 /// The reference keeps 2,048 characters of an error message; so do we.
 pub const MAX_MESSAGE_CHARS: usize = 2048;
 
-/// Codes and types are identifiers; a longer one is cut.
+/// Codes and types are identifiers of some 20 to 40 characters; a longer one is a message in the wrong place, and cut.
 pub const MAX_IDENTIFIER_CHARS: usize = 128;
 
 /// An error code, as a number or as text, whichever the server sent.
@@ -106,7 +106,9 @@ impl ServerError {
         Self { message: bounded(&text, MAX_MESSAGE_CHARS), code, error_type }
     }
 
-    fn of_object(object: &Map<String, Value>) -> Self {
+    /// An error in an object that is known to report one: its message, or all of it.
+    #[must_use]
+    pub(super) fn of_object(object: &Map<String, Value>) -> Self {
         let message = message_of(object).unwrap_or_else(|| Value::Object(object.clone()).to_string());
         Self {
             message: bounded(&message, MAX_MESSAGE_CHARS),
