@@ -1,6 +1,6 @@
 //! Ledger against records: how far what the client wrote down is from what the simulator really did.
 //!
-//! [`pair`] joins the two sides request by request and event by event, [`budget`] takes the differences, [`spread`] says
+//! [`mod@pair`] joins the two sides request by request and event by event, [`budget`] takes the differences, [`spread`] says
 //! how they are distributed. Plain data in, plain data out: files are read by their own rooms, and what a document says
 //! about the result is not decided here.
 

@@ -46,18 +46,6 @@ impl Clock {
     pub fn anchor(&self) -> Anchor {
         Anchor::take(self)
     }
-
-    /// Measures how many ticks a nanosecond has, well enough for timeouts (about 100 ppm): two anchors,
-    /// [`Rate::SPAN`] apart.
-    #[must_use]
-    pub fn rate(&self) -> Rate {
-        let first = self.anchor();
-        let until = Nanos(first.monotonic.0.saturating_add(Rate::SPAN.0));
-        while self.monotonic() < until {
-            std::hint::spin_loop();
-        }
-        Rate::between(&first, &self.anchor())
-    }
 }
 
 impl Default for Clock {
@@ -66,16 +54,14 @@ impl Default for Clock {
     }
 }
 
-/// Ticks per nanosecond, for arming timers in ticks. Never used for a reported span.
+/// Ticks per nanosecond, for arming timers in ticks: two anchors a millisecond apart give it to about 100 ppm. Never
+/// used for a reported span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     ticks_per_ns: f64,
 }
 
 impl Rate {
-    /// Long enough that two readings of 50 ns uncertainty give 50 ppm; short against a start of 20 ms.
-    const SPAN: Nanos = Nanos::from_millis(1);
-
     /// The rate between two anchors; one tick per nanosecond when they are the same instant.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate needs seven digits, a double has fifteen")]
@@ -115,7 +101,10 @@ mod tests {
 
     #[test]
     fn a_rate_turns_spans_into_ticks_and_back() {
-        let rate = Clock::new().rate();
+        let clock = Clock::new();
+        let first = clock.anchor();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let rate = Rate::between(&first, &clock.anchor());
         let second = rate.nanos(rate.ticks(Nanos::from_secs(1)));
         assert!((second.0 - Nanos::PER_SECOND).abs() < 10, "{second:?}");
         assert_eq!(rate.ticks(Nanos(-5)), Ticks(0));

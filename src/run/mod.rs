@@ -143,7 +143,8 @@ fn template(spec: &RunSpec) -> Result<RequestTemplate, RunError> {
     })?)
 }
 
-/// Renders requests as they go over the wire. Bodies that fit in memory are made once, before the first packet.
+/// Renders requests as they go over the wire. The feeder calls it ahead of use: for a plan that fits in its queue,
+/// before the first packet.
 fn renderer(plan: &Arc<Plan>, template: RequestTemplate, run_id: RunId) -> Box<dyn Fn(u64) -> Bytes + Send> {
     let plan = Arc::clone(plan);
     Box::new(move |index| {
