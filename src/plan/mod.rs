@@ -6,10 +6,9 @@
 //! (that is `wire`).
 //!
 //! # Memory
-//! A body is a pure function of its index, made at 2 to 4 GB/s, so that a plan need not hold them. When all bodies
-//! together fit in [`PREBUILT_BYTES`], [`Plan::prebuilt`] makes them before the first packet and a request costs one
-//! reference count; otherwise whoever runs the plan calls [`Plan::body`] ahead of use on a control thread, never on
-//! a worker core between a request's due instant and its end.
+//! A body is a pure function of its index, made at 2 to 4 GB/s, so that a plan need not hold them: whoever runs the plan
+//! calls [`Plan::body`] ahead of use on a control thread, never on a worker core between a request's due instant and its
+//! end.
 
 mod body;
 mod context;
@@ -32,10 +31,6 @@ use prompt::{Layout, LineEnd, Recipe, TooSmall};
 use crate::config::reasoning;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
-
-/// Bodies up to this sum are made before the first packet: 10,000 requests of 8,192 tokens are about 255 MB, and a machine
-/// that measures 10,000 streams has that much to spare.
-pub const PREBUILT_BYTES: u64 = 256 << 20;
 
 /// The digest covers this many leading bytes of the bodies literally: all of the default run's and of 600 requests of
 /// that kind. Making and hashing as many takes about 1 ms, so that the digest never delays a start.
@@ -103,22 +98,6 @@ impl Plan {
     #[must_use]
     pub fn body_bytes(&self, index: u64) -> Option<u64> {
         Some(self.size(&self.layout(index)?))
-    }
-
-    /// All bodies, by index, when together they fit in [`PREBUILT_BYTES`]; `None` asks for [`Plan::body`] ahead of use.
-    #[must_use]
-    pub fn prebuilt(&self) -> Option<Vec<Bytes>> {
-        if self.same {
-            // One body, shared.
-            let body = self.body(0)?;
-            return (body.len() as u64 <= PREBUILT_BYTES)
-                .then(|| (0..self.requests).map(|_| body.clone()).collect());
-        }
-        let mut left = PREBUILT_BYTES;
-        for index in 0..self.requests {
-            left = left.checked_sub(self.body_bytes(index)?)?;
-        }
-        (0..self.requests).map(|index| self.body(index)).collect()
     }
 
     /// The prompt of request `index` as the model sees it; `None` beyond the plan.
@@ -296,8 +275,6 @@ mod tests {
         assert_eq!((same.distinct_prompts(), same.repeats()), (1, 39));
         assert_eq!(same.context_distribution(), BTreeMap::from([(65_536, 40)]));
         assert_eq!(same.planned_context_tokens(39), Some(65_536));
-        let bodies = same.prebuilt().unwrap();
-        assert!(bodies.len() == 40 && bodies.iter().all(|b| b.as_ptr() == bodies[0].as_ptr()));
     }
 
     #[test]
@@ -305,15 +282,6 @@ mod tests {
         let plan = plan("--requests 3 --request-canaries --seed -7");
         assert_eq!(plan.canary_marker(2).as_deref(), Some("ANVIL_REQ_-7_00002"));
         assert_eq!(plan.prompt(2).unwrap().matches("ANVIL_REQ_-7_00002").count(), 2);
-    }
-
-    #[test]
-    fn bodies_are_made_ahead_only_when_they_fit() {
-        let small = plan("--requests 50");
-        let bodies = small.prebuilt().unwrap();
-        assert!(bodies.iter().enumerate().all(|(i, body)| Some(body.clone()) == small.body(i as u64)));
-        // 100 million bodies of 1.7 kB; the answer must not take as long as counting them.
-        assert!(plan("--requests 100M").prebuilt().is_none());
     }
 
     #[test]

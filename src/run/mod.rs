@@ -54,14 +54,14 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let first = clock.anchor();
     let run_id = RunId::unique(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)));
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
+    let target = target::prepare(&mut spec, &cores.control)?;
+    let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
+    let template = template(&spec)?;
+    // After everything that can be refused, so that a refusal leaves no directory behind.
     let sink =
         RunRecorder::open(&dir_path, spec.output.overwrite, run_id.clone()).map_err(RunError::Files)?;
     let beside =
         spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
-
-    let target = target::prepare(&mut spec, &cores.control)?;
-    let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
-    let template = template(&spec)?;
     let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
