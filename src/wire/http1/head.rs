@@ -123,16 +123,6 @@ impl Head {
         self.section.value_at(self.known.content_type?)
     }
 
-    /// Whether `Content-Type` is `text/event-stream`, in any case and with any parameters.
-    #[must_use]
-    pub fn is_event_stream(&self) -> bool {
-        let media_type = |value: &[u8]| {
-            let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
-            trim(value.get(..end).unwrap_or_default()).eq_ignore_ascii_case(b"text/event-stream")
-        };
-        self.content_type().is_some_and(media_type)
-    }
-
     /// The first `Content-Encoding` that names a coding other than `identity`; `None` when the body is plain.
     #[must_use]
     pub fn content_encoding(&self) -> Option<&[u8]> {
