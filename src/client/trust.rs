@@ -6,9 +6,9 @@
 
 use crate::units::{Nanos, Ticks};
 
-/// How long the first kept connection is watched: three times the slowest close seen. Once per worker, and only slots
+/// How long the first kept connection is watched: nearly twice the slowest close seen. Once per worker, and only slots
 /// that become free in this time wait for it.
-pub(crate) const PROBATION: Nanos = Nanos::from_millis(20);
+pub(crate) const PROBATION: Nanos = Nanos::from_millis(10);
 
 /// What is known about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -232,7 +232,8 @@ mod tests {
         let args = RunArgs::from_arg_matches(&matches).unwrap();
         let spec = resolve(&args, &|_| None).unwrap();
         let model = spec.target.model.clone().unwrap_or_else(|| "m".to_owned());
-        let target = ResolvedTarget { addresses: Vec::new(), model, max_model_len: length };
+        let target =
+            ResolvedTarget { addresses: Vec::new(), model, max_model_len: length, unreachable: None };
         Plan::new(&spec, &target)
     }
 
@@ -347,8 +348,12 @@ mod tests {
         let line = format!("--base-url http://h/v1 {spec_then_name}");
         let matches = args::command().try_get_matches_from(line.split_whitespace()).unwrap();
         let spec = resolve(&RunArgs::from_arg_matches(&matches).unwrap(), &|_| None).unwrap();
-        let target =
-            ResolvedTarget { addresses: Vec::new(), model: "Qwen3-8B".to_owned(), max_model_len: None };
+        let target = ResolvedTarget {
+            addresses: Vec::new(),
+            model: "Qwen3-8B".to_owned(),
+            max_model_len: None,
+            unreachable: None,
+        };
         assert!(Plan::new(&spec, &target).unwrap_err().to_string().starts_with("--reasoning-effort "));
     }
 

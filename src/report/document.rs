@@ -160,7 +160,7 @@ impl RunDocument {
     #[must_use]
     pub fn of(facts: &RunFacts<'_>) -> Self {
         let judgement = validity::judge(facts.instrument, facts.summary);
-        let found = warnings::find(facts.spec, facts.plan, facts.summary, facts.reference_ok);
+        let found = warnings::find(facts.spec, facts.target, facts.plan, facts.summary, facts.reference_ok);
         let summary = facts.summary;
         Self {
             schema: SCHEMA.to_owned(),

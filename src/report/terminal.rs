@@ -169,7 +169,7 @@ fn result(page: &mut Page, document: &RunDocument) {
     let mut pieces = vec![Piece::inked(ink, ok)];
     for (count, what, ink) in [
         (counts.failed, "failed", Ink::Bad),
-        (counts.incomplete, "cut", Ink::Doubtful),
+        (counts.incomplete, "incomplete", Ink::Doubtful),
         (counts.cancelled, "cancelled", Ink::Dim),
     ] {
         if count > 0 {
@@ -198,6 +198,9 @@ fn verdict_ink(verdict: &str) -> Ink {
     }
 }
 
+/// Title of the row that stands for time to first output and for time to first token, where the two are the same.
+const BOTH_FIRSTS: &str = "Time to first token (TTFT)";
+
 fn latencies(page: &mut Page, document: &RunDocument) {
     let shown = LATENCIES.iter().filter_map(|id| Some((*id, document.metrics.get(id.metric().name)?)));
     let first_output = document.metrics.get(MetricId::TimeToFirstOutput.metric().name);
@@ -210,7 +213,13 @@ fn latencies(page: &mut Page, document: &RunDocument) {
         return;
     }
     let heading = format!("Latency, {}", Unit::Milliseconds.name());
-    let rows = shown.iter().map(|(id, metric)| latency_row(id.metric().title, metric));
+    let without_ttft = shown.iter().all(|(id, _)| *id != MetricId::Ttft)
+        && document.metrics.get(MetricId::Ttft.metric().name).is_some();
+    let title = |id: MetricId| match id {
+        MetricId::TimeToFirstOutput if without_ttft => BOTH_FIRSTS,
+        _ => id.metric().title,
+    };
+    let rows = shown.iter().map(|(id, metric)| latency_row(title(*id), metric));
     table(
         page,
         &[&heading, "p50", "p90", "p99", "max", "samples"].map(str::to_owned),
@@ -219,7 +228,8 @@ fn latencies(page: &mut Page, document: &RunDocument) {
     let coalesced = shown.iter().find_map(|(_, metric)| metric.coalesced_gaps.as_ref());
     if let Some(gaps) = coalesced.filter(|gaps| gaps.count > 0) {
         let share = display::percent(gaps.share.unwrap_or(f64::NAN));
-        let text = format!("{share} of the gaps lie within one read: only their bounds are known (run.json)");
+        let text =
+            format!("{share} of the gaps share a read with another event: only bounds known (run.json)");
         page.line(&page.style.paint(Ink::Dim, &text));
     }
 }

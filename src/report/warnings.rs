@@ -5,7 +5,7 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::{ConnectionMode, RunSpec};
+use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::record::Outcome;
 use crate::report::document::PlanFacts;
 use crate::units::display;
@@ -24,6 +24,8 @@ pub const MAX_TOKENS_PER_CHUNK: f64 = 1.05;
 /// The code of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
+    /// Nothing could be sent.
+    TargetUnreachable,
     /// Answers are not as long as was asked for.
     OutputLength,
     /// Prompts are not as long as was asked for.
@@ -61,8 +63,15 @@ pub struct Warning {
 
 /// The warnings of a run, in the order of the codes.
 #[must_use]
-pub fn find(spec: &RunSpec, plan: &PlanFacts, summary: &Summary, reference_ok: Option<u64>) -> Vec<Warning> {
+pub fn find(
+    spec: &RunSpec,
+    target: &ResolvedTarget,
+    plan: &PlanFacts,
+    summary: &Summary,
+    reference_ok: Option<u64>,
+) -> Vec<Warning> {
     let found = [
+        (Code::TargetUnreachable, target.unreachable.clone()),
         (Code::OutputLength, output_length(summary)),
         (Code::PromptLength, prompt_length(summary)),
         (Code::CachedShare, cached_share(spec, summary)),
@@ -81,7 +90,8 @@ pub fn find(spec: &RunSpec, plan: &PlanFacts, summary: &Summary, reference_ok: O
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
+        Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
         Self::CachedShare,
@@ -100,6 +110,7 @@ impl Code {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::TargetUnreachable => "target_unreachable",
             Self::OutputLength => "output_length",
             Self::PromptLength => "prompt_length",
             Self::CachedShare => "cached_share",
@@ -136,7 +147,10 @@ fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
     let sums = summary.tokens.cached.filter(|_| spec.prompt.unique)?;
     let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
     let share = display::percent(share);
-    Some(format!("{share} of the prompt tokens came from the server's cache although prompts are unique"))
+    Some(format!(
+        "{share} of the prompt tokens came from the server's cache although prompts are unique within a run: an \
+         earlier run may have sent the same ones"
+    ))
 }
 
 fn repeated_prompts(spec: &RunSpec, plan: &PlanFacts) -> Option<String> {

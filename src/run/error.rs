@@ -36,6 +36,9 @@ pub enum RunError {
     /// The results cannot be written, and requests were sent already.
     #[error("the results could not be written: {0}")]
     Results(FilesError),
+    /// The result was measured and saved, and could not be shown.
+    #[error("the result cannot be written to standard output: {0}")]
+    Show(std::io::Error),
     /// The simulator did not start.
     #[error(transparent)]
     Sim(#[from] SimChildError),
@@ -58,7 +61,9 @@ impl RunError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Header(_) | Self::Descriptors { .. } | Self::Files(_) => Exit::Usage,
-            Self::Results(_) | Self::Sim(_) | Self::Pool(_) | Self::System { .. } => Exit::Internal,
+            Self::Results(_) | Self::Show(_) | Self::Sim(_) | Self::Pool(_) | Self::System { .. } => {
+                Exit::Internal
+            }
         }
     }
 }

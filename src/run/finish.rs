@@ -118,7 +118,7 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
             let text = document
                 .to_json()
                 .map_err(|e| RunError::System { what: "cannot write the document", source: e.into() })?;
-            print(&text);
+            print(&text)
         }
         OutputFormat::Text => {
             let style = Style::of(
@@ -134,16 +134,18 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
                     .collect(),
                 beside: spec.output.json_out.iter().map(|p| p.display().to_string()).collect(),
             };
-            print(&terminal::render(document, Some(&note), style));
+            print(&terminal::render(document, Some(&note), style))
         }
     }
-    Ok(())
 }
 
 /// Writes to stdout; a reader that has seen enough is no error.
-pub(super) fn print(text: &str) {
+pub(super) fn print(text: &str) -> Result<(), RunError> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(RunError::Show(error)),
+        _ => Ok(()),
+    }
 }
 
 fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {

@@ -77,7 +77,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
             plan: &plan,
             render: renderer(&plan, template, run_id.clone()),
             cores: &cores,
-            reachable: target.unreachable.is_none(),
+            reachable: target.resolved.unreachable.is_none(),
             timeline: Timeline::new(second),
             rate: Rate::between(&first, &second),
             kernel_stamps: keeper.is_some(),
@@ -96,7 +96,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         beside,
     })?;
     finish::show(&spec, &document, &dir_path)?;
-    if let Some(reason) = &target.unreachable {
+    if let Some(reason) = &target.resolved.unreachable {
         // Nothing was sent, so no request can tell why.
         let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
     }
@@ -111,7 +111,7 @@ fn dry_run(spec: &RunSpec) -> Result<Exit, RunError> {
         crate::config::spec::OutputFormat::Text => describe::text(spec, &target, &plan),
         crate::config::spec::OutputFormat::Json => describe::json(spec, &target, &plan),
     };
-    finish::print(&text);
+    finish::print(&text)?;
     Ok(Exit::Ok)
 }
 

@@ -66,7 +66,8 @@ impl Progress {
     /// Ends the live line.
     pub fn finish(&mut self) {
         if self.style == Style::Live && self.width > 0 {
-            self.write(&format!("\r{:width$}\r", "", width = self.width));
+            // The whole line: an interrupt leaves its own two characters behind it.
+            self.write("\r\x1b[K");
             self.width = 0;
         }
     }
@@ -77,6 +78,8 @@ impl Progress {
             Style::Silent => {}
             Style::Plain => self.write(&format!("{line}\n")),
             Style::Live => {
+                // A line as wide as the terminal would wrap, and every redraw would add a line.
+                let line: String = line.chars().take(columns().saturating_sub(1)).collect();
                 let width = line.chars().count();
                 self.write(&format!("\r{line}{:pad$}", "", pad = self.width.saturating_sub(width)));
                 self.width = width;
@@ -89,6 +92,11 @@ impl Progress {
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
+}
+
+/// Columns of the terminal at this moment; 80 where it does not say.
+fn columns() -> usize {
+    terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
 }
 
 fn line(live: &LiveCounts, planned: u64, elapsed: Nanos) -> String {

@@ -20,8 +20,6 @@ const UNKNOWN_MODEL: &str = "unknown";
 pub struct Target {
     /// What was found out.
     pub resolved: ResolvedTarget,
-    /// Why nothing can be sent: neither a model was named, nor could the server be asked for one.
-    pub unreachable: Option<String>,
     /// The simulator, as long as it is needed.
     pub sim: Option<SimChild>,
 }
@@ -44,8 +42,8 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
             addresses,
             model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
             max_model_len: spec.prompt.max_model_len,
+            unreachable: None,
         },
-        unreachable: None,
         sim,
     };
     if known {
@@ -56,12 +54,12 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
         // A server that does not answer this question may still serve; its length is then unknown.
         (_, true) => {}
         (Some(Err(ProbeError::Connect(error))), false) => {
-            target.unreachable = Some(format!("cannot reach {}: {error}", spec.target.base_url));
+            target.resolved.unreachable = Some(format!("cannot reach {}: {error}", spec.target.base_url));
         }
         (Some(Err(_)), false) => return Err(RunError::Usage(models::no_list())),
         (None, false) => {
-            target.unreachable = dns_error;
-            if target.unreachable.is_none() {
+            target.resolved.unreachable = dns_error;
+            if target.resolved.unreachable.is_none() {
                 return Err(RunError::Usage(models::no_list()));
             }
         }

@@ -32,6 +32,7 @@ pub(crate) struct Run {
     pub(crate) instrument: InstrumentFacts,
     pub(crate) interrupted: bool,
     pub(crate) reference_ok: Option<u64>,
+    pub(crate) unreachable: Option<String>,
 }
 
 impl Run {
@@ -72,6 +73,7 @@ impl Run {
             addresses: vec!["127.0.0.1:8000".parse().unwrap()],
             model: "qwen3-32b".to_owned(),
             max_model_len: Some(32_768),
+            unreachable: self.unreachable.clone(),
         };
         let run_id = self.id();
         let facts = RunFacts {
@@ -167,6 +169,7 @@ pub(crate) fn empty() -> Run {
         },
         interrupted: false,
         reference_ok: None,
+        unreachable: None,
     }
 }
 

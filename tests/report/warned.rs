@@ -33,7 +33,12 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 13] = [
+    let table: [(Code, Change, &str); 14] = [
+        (
+            Code::TargetUnreachable,
+            |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
+            "cannot reach http://h:1/v1",
+        ),
         (
             Code::OutputLength,
             |run| run.rows.iter_mut().for_each(|r| r.output_tokens = Some(32)),
@@ -52,7 +57,7 @@ fn each_warning_comes_alone_and_with_its_figures() {
         (
             Code::CachedShare,
             |run| run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(26)),
-            "5.08%",
+            "5.08% of the prompt tokens",
         ),
         (
             Code::RepeatedPrompts,

@@ -8,6 +8,7 @@ use crate::client::setup::WorkerSetup;
 use crate::client::trust::PROBATION;
 use crate::clock::Rate;
 use crate::record::Outcome;
+use crate::units::text::format_duration;
 use crate::units::{Nanos, Ticks};
 
 /// How long a finished answer may take to bring its last chunk while the next request waits for its connection. After
@@ -30,6 +31,8 @@ pub(super) struct Limits {
     pub(super) patience: Ticks,
     pub(super) probation: Ticks,
     pub(super) rate: Rate,
+    /// The same as typed, for messages: total, idle, connect.
+    spans: [Nanos; 3],
 }
 
 impl Limits {
@@ -43,6 +46,17 @@ impl Limits {
             patience: rate.ticks(TAIL_PATIENCE),
             probation: rate.ticks(PROBATION),
             rate,
+            spans: [setup.timeout, setup.idle_timeout, setup.connect_timeout],
+        }
+    }
+
+    /// What a timeout means, in words.
+    fn told(&self, outcome: Outcome) -> String {
+        let [total, idle, connect] = self.spans.map(format_duration);
+        match outcome {
+            Outcome::TimeoutConnect => format!("no connection within {connect}"),
+            Outcome::TimeoutIdle => format!("no byte for {idle}"),
+            _ => format!("no end within {total}"),
         }
     }
 }
@@ -67,7 +81,8 @@ impl Worker {
             if deadline > self.now {
                 self.arm(index);
             } else if let Some(outcome) = outcome {
-                self.fail(index, outcome, "");
+                let message = self.limits.told(outcome);
+                self.fail(index, outcome, &message);
             } else {
                 self.end_tail(index);
             }

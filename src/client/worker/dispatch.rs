@@ -143,6 +143,10 @@ impl Worker {
         record.connect = Some((began, None));
         let Some(address) = self.setup.address(id) else {
             record.outcome = Outcome::Dns;
+            record.error = Some(Box::new(ErrorDetail {
+                message: "the host name cannot be resolved".to_owned(),
+                ..ErrorDetail::default()
+            }));
             return self.failed_before_connection(index, record);
         };
         match StreamSocket::connect(address, self.setup.kernel_stamps) {

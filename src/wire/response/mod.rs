@@ -53,7 +53,7 @@ pub enum Reading {
 ///
 /// ```
 /// use hammerscale::record::Outcome;
-/// use hammerscale::wire::dialect::EventMeaning;
+/// use hammerscale::wire::dialect::{EventMeaning, TextRule};
 /// use hammerscale::wire::response::{Marks, Reading, ResponseReader};
 ///
 /// struct Outputs(u32);
