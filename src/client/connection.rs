@@ -5,6 +5,7 @@ use nix::errno::Errno;
 
 use crate::client::exchange::{Exchange, Progress};
 use crate::client::socket::StreamSocket;
+use crate::client::timers::Armed;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
 use crate::units::{Nanos, Ticks, UnixNanos};
@@ -52,8 +53,8 @@ pub(crate) struct Connection {
     pub(crate) last_byte: Ticks,
     /// What is in the next read arrived after this.
     pub(crate) not_before: Ticks,
-    /// Its earliest entry among the deadlines.
-    pub(crate) armed: Option<Ticks>,
+    /// Its entries among the deadlines.
+    pub(crate) armed: Armed,
     /// Tells events of this socket from late ones of an earlier socket in the same place.
     generation: u32,
     index: usize,
@@ -72,7 +73,7 @@ impl Connection {
             began: Ticks(0),
             last_byte: Ticks(0),
             not_before: Ticks(0),
-            armed: None,
+            armed: Armed::default(),
             generation: 0,
             index: 0,
             idle_since: Ticks(0),

@@ -64,10 +64,10 @@ impl Limits {
 impl Worker {
     /// Looks at every deadline that has come.
     pub(super) fn on_deadlines(&mut self) {
-        while let Some(index) = self.timers.pop_due(self.now) {
+        while let Some((at, index)) = self.timers.pop_due(self.now) {
             let slot = index / CONNECTIONS_PER_SLOT;
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.armed = None;
+                connection.armed.came(at);
             }
             if self
                 .slots
@@ -108,8 +108,7 @@ impl Worker {
     pub(super) fn arm(&mut self, index: usize) {
         let Some((deadline, _)) = self.deadline(index) else { return };
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if connection.armed.is_none_or(|armed| deadline < armed) {
-            connection.armed = Some(deadline);
+        if connection.armed.needs(deadline) {
             self.timers.arm(deadline, index);
         }
     }
