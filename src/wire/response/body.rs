@@ -6,6 +6,7 @@
 use super::Marks;
 use crate::wire::dialect::plain::{BodyKind, classify_start, is_blank};
 use crate::wire::dialect::{Dialect, StreamAccount, TextRule};
+use crate::wire::http1::Head;
 use crate::wire::sse::{Event, Limits, Parser, Sink, SseError};
 
 /// How much of a body that is no stream is read for what it says: an error that repeats a prompt of twenty thousand
@@ -86,18 +87,18 @@ impl Body {
         self.kind = Kind::Plain(plain);
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes; the head says what type it was declared to be.
     #[inline]
     pub(super) fn take(
         &mut self,
         data: &[u8],
-        content_type: Option<&[u8]>,
+        head: Option<&Head>,
         marks: &mut impl Marks,
     ) -> Result<(), Stop> {
         match self.kind {
             Kind::Events => self.take_events(data, marks).map_err(Stop::Limit),
             Kind::Plain(_) => self.take_plain(data),
-            Kind::Undecided => self.take_first(data, content_type, marks),
+            Kind::Undecided => self.take_first(data, head, marks),
         }
     }
 
@@ -171,12 +172,8 @@ impl Body {
     }
 
     /// Decides what the body is, unless these bytes are still too few: blank lines, half a byte order mark.
-    fn take_first(
-        &mut self,
-        data: &[u8],
-        content_type: Option<&[u8]>,
-        marks: &mut impl Marks,
-    ) -> Result<(), Stop> {
+    fn take_first(&mut self, data: &[u8], head: Option<&Head>, marks: &mut impl Marks) -> Result<(), Stop> {
+        let content_type = head.and_then(Head::content_type);
         let held = self.start.len();
         let kind = if held == 0 {
             classify_start(content_type, data)
@@ -200,7 +197,7 @@ impl Body {
         } else {
             self.bytes += held as u64;
         }
-        self.take(data, content_type, marks)
+        self.take(data, head, marks)
     }
 
     /// Reads what was held back as events.

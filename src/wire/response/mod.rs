@@ -155,14 +155,11 @@ impl ResponseReader {
                         self.body.refuse(plain);
                     }
                 }
-                Part::Data(data) => {
-                    let content_type = self.decoder.head().and_then(Head::content_type);
-                    match self.body.take(data, content_type, marks) {
-                        Ok(()) => {}
-                        Err(Stop::Limit(error)) => return self.end(Ending::Limit(error), Reading::Failed),
-                        Err(Stop::Enough) => return self.end(Ending::GivenUp, Reading::Failed),
-                    }
-                }
+                Part::Data(data) => match self.body.take(data, self.decoder.head(), marks) {
+                    Ok(()) => {}
+                    Err(Stop::Limit(error)) => return self.end(Ending::Limit(error), Reading::Failed),
+                    Err(Stop::Enough) => return self.end(Ending::GivenUp, Reading::Failed),
+                },
                 Part::End => {
                     self.spoiled = !rest.is_empty();
                     return self.end_cleanly(Reading::Complete, marks);
