@@ -435,6 +435,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
         addresses: Vec::new(),
         model: text("model").unwrap(),
         max_model_len: number("max_context_tokens"),
+        unresolved: None,
         unreachable: None,
     };
     (spec, target)

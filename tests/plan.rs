@@ -19,8 +19,11 @@ fn plan(argv: &[String], max_model_len: Option<u64>) -> Plan {
     let matches = args::command().try_get_matches_from(argv.iter().chain([&base])).unwrap();
     let spec = resolve(&RunArgs::from_arg_matches(&matches).unwrap(), &|_| None).unwrap();
     let model = spec.target.model.clone().unwrap();
-    Plan::new(&spec, &ResolvedTarget { addresses: Vec::new(), model, max_model_len, unreachable: None })
-        .unwrap()
+    Plan::new(
+        &spec,
+        &ResolvedTarget { addresses: Vec::new(), model, max_model_len, unresolved: None, unreachable: None },
+    )
+    .unwrap()
 }
 
 fn words(line: &str) -> Vec<String> {

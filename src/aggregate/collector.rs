@@ -183,6 +183,7 @@ impl<S: RowSink> Collector<S> {
         if let Some(detail) = row.error.as_mut() {
             self.setup.mask.apply(detail);
         }
+        row.finish_reasons.iter_mut().for_each(|(_, reason)| self.setup.mask.text(reason));
         let written = self.setup.sink.finished(&row, &scaled.chunks);
         self.keep_error(written);
         let live = &self.setup.live;

@@ -38,7 +38,8 @@ impl Mask {
         }
     }
 
-    fn text(&self, text: &mut String) {
+    /// Masks every secret in a text.
+    pub fn text(&self, text: &mut String) {
         for secret in &self.secrets {
             if text.contains(secret.as_str()) {
                 *text = text.replace(secret.as_str(), MASK);

@@ -31,6 +31,8 @@ pub struct WorkerSetup {
     pub first_slot: u32,
     /// Where to connect: used in turn, by connection number. Empty when the name could not be resolved.
     pub addresses: Arc<[SocketAddr]>,
+    /// Why there is no address.
+    pub unresolved: Option<Arc<str>>,
     /// Numbers connections over all workers.
     pub connection_numbers: Arc<AtomicU64>,
     /// Connection use.

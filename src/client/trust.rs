@@ -29,9 +29,10 @@ impl Trust {
         }
     }
 
-    /// The peer closed a kept connection; whether that is news for all the others.
-    pub(crate) fn closed(&mut self) -> bool {
-        let news = matches!(self, Self::Unknown(_));
+    /// The peer closed a kept connection; whether that is news for all the others. After the probation it is that
+    /// connection's own affair.
+    pub(crate) fn closed(&mut self, now: Ticks, probation: Ticks) -> bool {
+        let news = self.probation_end(now, probation).is_some();
         if news {
             *self = Self::Closes;
         }
@@ -68,16 +69,24 @@ mod tests {
         assert_eq!(trust.probation_end(Ticks(29), Ticks(20)), Some(Ticks(30)));
         assert_eq!(trust.probation_end(Ticks(30), Ticks(20)), None);
         assert_eq!(trust, Trust::Keeps);
-        assert!(!trust.closed(), "a later close is that connection's own affair");
+        assert!(!trust.closed(Ticks(31), Ticks(20)), "a later close is that connection's own affair");
         assert!(trust.may_keep());
+    }
+
+    #[test]
+    fn a_close_after_a_probation_that_nobody_looked_at_decides_nothing() {
+        let mut trust = Trust::Unknown(None);
+        trust.kept(Ticks(10));
+        assert!(!trust.closed(Ticks(500), Ticks(20)));
+        assert_eq!(trust, Trust::Keeps);
     }
 
     #[test]
     fn a_close_in_the_probation_decides_once() {
         let mut trust = Trust::Unknown(None);
         trust.kept(Ticks(10));
-        assert!(trust.closed());
-        assert!(!trust.closed());
+        assert!(trust.closed(Ticks(11), Ticks(20)));
+        assert!(!trust.closed(Ticks(12), Ticks(20)));
         assert_eq!(trust.probation_end(Ticks(11), Ticks(20)), None);
         assert!(!trust.may_keep());
     }

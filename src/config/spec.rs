@@ -236,6 +236,8 @@ pub struct ResolvedTarget {
     pub model: String,
     /// The model's context length, given or asked for; `None` when unknown.
     pub max_model_len: Option<u64>,
+    /// Why the host has no address.
+    pub unresolved: Option<String>,
     /// Why nothing could be sent: neither was a model named, nor could the server be asked for one.
     pub unreachable: Option<String>,
 }

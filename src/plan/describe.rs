@@ -26,6 +26,7 @@ pub fn unasked(spec: &RunSpec) -> ResolvedTarget {
         addresses: Vec::new(),
         model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
         max_model_len: spec.prompt.max_model_len,
+        unresolved: None,
         unreachable: None,
     }
 }

@@ -232,8 +232,13 @@ mod tests {
         let args = RunArgs::from_arg_matches(&matches).unwrap();
         let spec = resolve(&args, &|_| None).unwrap();
         let model = spec.target.model.clone().unwrap_or_else(|| "m".to_owned());
-        let target =
-            ResolvedTarget { addresses: Vec::new(), model, max_model_len: length, unreachable: None };
+        let target = ResolvedTarget {
+            addresses: Vec::new(),
+            model,
+            max_model_len: length,
+            unresolved: None,
+            unreachable: None,
+        };
         Plan::new(&spec, &target)
     }
 
@@ -352,6 +357,7 @@ mod tests {
             addresses: Vec::new(),
             model: "Qwen3-8B".to_owned(),
             max_model_len: None,
+            unresolved: None,
             unreachable: None,
         };
         assert!(Plan::new(&spec, &target).unwrap_err().to_string().starts_with("--reasoning-effort "));

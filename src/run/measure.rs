@@ -137,6 +137,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let workers = self.cores.workers.len().max(1);
         let connection_numbers = Arc::new(AtomicU64::new(0));
         let addresses: Arc<[_]> = self.target.addresses.clone().into();
+        let unresolved: Option<Arc<str>> = self.target.unresolved.as_deref().map(Into::into);
         let wants_text = self.spec.prompt.request_canaries || self.spec.prompt.response_words > 0;
         let mut first_slot = 0;
         let mut setups = Vec::with_capacity(workers);
@@ -148,6 +149,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                 slots: share,
                 first_slot,
                 addresses: Arc::clone(&addresses),
+                unresolved: unresolved.clone(),
                 connection_numbers: Arc::clone(&connection_numbers),
                 reuse: match self.spec.connection.mode {
                     ConnectionMode::Keep => Reuse::Keep,

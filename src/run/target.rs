@@ -42,6 +42,7 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
             addresses,
             model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
             max_model_len: spec.prompt.max_model_len,
+            unresolved: dns_error,
             unreachable: None,
         },
         sim,
@@ -58,7 +59,7 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
         }
         (Some(Err(_)), false) => return Err(RunError::Usage(models::no_list())),
         (None, false) => {
-            target.resolved.unreachable = dns_error;
+            target.resolved.unreachable = target.resolved.unresolved.clone();
             if target.resolved.unreachable.is_none() {
                 return Err(RunError::Usage(models::no_list()));
             }

@@ -73,6 +73,7 @@ impl Run {
             addresses: vec!["127.0.0.1:8000".parse().unwrap()],
             model: "qwen3-32b".to_owned(),
             max_model_len: Some(32_768),
+            unresolved: None,
             unreachable: self.unreachable.clone(),
         };
         let run_id = self.id();

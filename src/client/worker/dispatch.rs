@@ -1,12 +1,13 @@
 //! From a free slot to a request on the wire: which connection carries it, when one is made, what is put off.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{CONNECTIONS_PER_SLOT, Worker};
-use crate::client::connection::State;
+use crate::client::connection::{Connection, State};
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
 use crate::record::{ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
@@ -72,7 +73,7 @@ impl Worker {
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.stale += 1;
         }
-        if self.trust.closed() {
+        if self.trust.closed(self.now, self.limits.probation) {
             (0..self.slots.len()).for_each(|slot| self.resume(slot));
         }
     }
@@ -91,11 +92,13 @@ impl Worker {
                     if let Some(until) = probation_end {
                         return self.wait(slot, pending, until);
                     }
-                    if connection.fit_for_reuse(self.now, self.limits.rate) {
-                        return self.send_on(index, pending);
+                    if self.trust.may_keep() {
+                        if connection.fit_for_reuse(self.now, self.limits.rate) {
+                            return self.send_on(index, pending);
+                        }
+                        pending.stale += 1;
                     }
                     connection.close();
-                    pending.stale += 1;
                 }
                 State::Draining { since, .. } => {
                     oldest = oldest.min((since, index));
@@ -132,7 +135,6 @@ impl Worker {
     }
 
     fn connect(&mut self, index: usize, pending: Pending) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
         let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
         record.stale_connections = pending.stale;
         self.serial += 1;
@@ -144,12 +146,14 @@ impl Worker {
         let Some(address) = self.setup.address(id) else {
             record.outcome = Outcome::Dns;
             record.error = Some(Box::new(ErrorDetail {
-                message: "the host name cannot be resolved".to_owned(),
+                message: self.setup.unresolved.as_deref().unwrap_or_default().to_owned(),
                 ..ErrorDetail::default()
             }));
             return self.failed_before_connection(index, record);
         };
-        match StreamSocket::connect(address, self.setup.kernel_stamps) {
+        let made = self.socket_to(address);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        match made {
             Ok((socket, connected)) => {
                 let flags =
                     EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
@@ -176,6 +180,31 @@ impl Worker {
         }
     }
 
+    /// Makes a socket. Where the process has no descriptor left, connections that only wait for the last bytes of an
+    /// answer give theirs.
+    fn socket_to(&mut self, address: SocketAddr) -> Result<(StreamSocket, bool), Errno> {
+        loop {
+            match StreamSocket::connect(address, self.setup.kernel_stamps) {
+                Err(Errno::EMFILE | Errno::ENFILE) if self.end_oldest_tail() => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// Ends the tail that has waited longest; whether there was one.
+    fn end_oldest_tail(&mut self) -> bool {
+        let since = |connection: &Connection| match connection.state {
+            State::Draining { since, .. } => Some(since),
+            _ => None,
+        };
+        let tails = self.connections.iter().enumerate().filter_map(|(index, c)| Some((since(c)?, index)));
+        let oldest = tails.min();
+        if let Some((_, index)) = oldest {
+            self.end_tail(index);
+        }
+        oldest.is_some()
+    }
+
     fn failed_before_connection(&mut self, index: usize, mut record: RequestRecord) {
         let now = self.clock.ticks();
         record.set(StampKind::End, Stamp { user: now, kernel: None });
@@ -189,6 +218,7 @@ impl Worker {
         if let Some(connection) = self.connections.get_mut(index) {
             connection.connected(now);
         }
+        self.arm(index);
         self.write(index);
     }
 

@@ -57,8 +57,8 @@ pub(crate) struct Worker {
     free: VecDeque<(usize, Ticks)>,
     /// A free slot found no rendered request.
     starved: bool,
-    /// Connections with bytes left over from a turn.
-    again: VecDeque<usize>,
+    /// Connections with bytes left over from a turn, and whether the end of the stream is behind them.
+    again: VecDeque<(usize, bool)>,
     /// Requests begun and not written down yet.
     open: usize,
     exhausted: bool,

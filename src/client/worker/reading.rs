@@ -17,8 +17,8 @@ impl Worker {
     /// Goes on with the connections that had more bytes than a turn reads.
     pub(super) fn read_leftovers(&mut self) {
         for _ in 0..self.again.len() {
-            if let Some(index) = self.again.pop_front() {
-                self.on_readable(index, false);
+            if let Some((index, to_the_end)) = self.again.pop_front() {
+                self.on_readable(index, to_the_end);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Worker {
                 Err(error) => return self.on_socket_error(index, error),
             }
         }
-        self.again.push_back(index);
+        self.again.push_back((index, to_the_end));
     }
 
     fn on_progress(&mut self, index: usize, progress: Progress) {
