@@ -31,10 +31,11 @@ impl Mask {
         let optional =
             [&mut detail.code, &mut detail.error_type, &mut detail.retry_after, &mut detail.location];
         optional.into_iter().flatten().for_each(|text| self.text(text));
-        if self.secrets.iter().any(|secret| contains(&detail.body_start, secret.as_bytes())) {
-            let mut text = String::from_utf8_lossy(&detail.body_start).into_owned();
-            self.text(&mut text);
-            detail.body_start = text.into_bytes();
+        let before = String::from_utf8_lossy(&detail.body_start).into_owned();
+        let mut after = before.clone();
+        self.text(&mut after);
+        if after != before {
+            detail.body_start = after.into_bytes();
         }
     }
 
@@ -45,11 +46,22 @@ impl Mask {
                 *text = text.replace(secret.as_str(), MASK);
             }
         }
+        self.cut_end(text);
     }
-}
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    memchr::memmem::find(bytes, part).is_some()
+    /// Texts are bounded before they get here, and the bound may have cut a secret: what the text ends with, before an
+    /// ellipsis, must be no beginning of one.
+    fn cut_end(&self, text: &mut String) {
+        let kept = text.trim_end_matches('…');
+        let ends_with_start_of = |secret: &String| {
+            let starts = secret.char_indices().map(|(at, _)| at).skip(MIN_SECRET_CHARS);
+            starts.filter(|at| secret.get(..*at).is_some_and(|start| kept.ends_with(start))).last()
+        };
+        let Some(cut) = self.secrets.iter().filter_map(ends_with_start_of).max() else { return };
+        let end = kept.len() - cut;
+        text.truncate(end);
+        text.push_str(MASK);
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +85,22 @@ mod tests {
         assert_eq!(detail.body_start, "{\"authorization\":\"[masked]\",\"x\":\"\u{fffd}\"}".as_bytes());
         assert!(!format!("{detail:?}").contains("sk-"));
         assert_eq!((detail.error_type.as_deref(), detail.offset), (Some("auth"), Some(3)));
+    }
+
+    #[test]
+    fn a_secret_that_a_bound_has_cut_is_masked_too() {
+        let mask = Mask::new(["sk-12345678".to_owned()]);
+        for (text, masked) in [
+            ("key sk-1234567", "key [masked]"),
+            ("key sk-12345…", "key [masked]"),
+            ("key sk-12", "key sk-12"),
+            ("key sk-123456 is", "key sk-123456 is"),
+            ("sk-12345678 and sk-1234", "[masked] and [masked]"),
+        ] {
+            let mut text = text.to_owned();
+            mask.text(&mut text);
+            assert_eq!(text, masked);
+        }
     }
 
     #[test]

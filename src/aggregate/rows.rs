@@ -135,13 +135,13 @@ fn one_output_read(record: &RequestRecord) -> bool {
     first.is_some() && first == user(StampKind::LastOutput)
 }
 
-/// The best count there is: the server's, else the content chunks, an estimate that is marked as one. A request that
-/// was cut has the chunks so far.
+/// The best count there is: the server's, else the output chunks of every kind, an estimate that is marked as one: the
+/// spans that it divides begin and end with any kind. A request that was cut has the chunks so far.
 fn output_tokens(record: &RequestRecord) -> (Option<u64>, TokenSource) {
     match record.usage.completion_tokens {
         Some(tokens) => (Some(tokens), TokenSource::Usage),
         None if record.counters.output_chunks > 0 => {
-            (Some(record.counters.content_chunks), TokenSource::ContentChunks)
+            (Some(record.counters.output_chunks), TokenSource::ContentChunks)
         }
         None => (None, TokenSource::Unknown),
     }

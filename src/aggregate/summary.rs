@@ -280,7 +280,7 @@ mod tests {
         let lag = stamps.send_lag_us.unwrap();
         assert_eq!((lag.count, lag.mean), (3, 1_000.0));
         assert_eq!((stamps.output_chunks, stamps.coalesced_chunks), (18, 0));
-        assert_eq!(summary.rates.peak_output_tok_s, Some(22.0));
+        assert_eq!(summary.rates.peak_output_tok_s, None, "the window is shorter than a second");
         assert!(summary.steady_state.is_some());
     }
 

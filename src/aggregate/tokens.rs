@@ -74,8 +74,8 @@ impl TokenFacts {
         compare(&mut self.prompt, row.planned_context_tokens, row.usage.prompt_tokens);
         if let (Some(prompt), Some(cached)) = (row.usage.prompt_tokens, row.usage.cached_tokens) {
             let sums = self.cached.get_or_insert_default();
-            sums.prompt += prompt;
-            sums.cached += cached;
+            sums.prompt = sums.prompt.saturating_add(prompt);
+            sums.cached = sums.cached.saturating_add(cached);
         }
         let counted = matches!(row.output_token_source, TokenSource::Usage | TokenSource::ContinuousUsage);
         self.without_usage += u64::from(!counted);
@@ -85,8 +85,8 @@ impl TokenFacts {
         if let Some(tokens) = row.output_tokens.filter(|_| counted && !hides_reasoning(row)) {
             let sums = self.per_chunk.get_or_insert_default();
             sums.requests += 1;
-            sums.tokens += tokens;
-            sums.chunks += row.counters.output_chunks;
+            sums.tokens = sums.tokens.saturating_add(tokens);
+            sums.chunks = sums.chunks.saturating_add(row.counters.output_chunks);
         }
     }
 }
@@ -125,8 +125,8 @@ fn compare(sums: &mut Option<AskedReceived>, asked: Option<u64>, received: Optio
     if let (Some(asked), Some(received)) = (asked, received) {
         let sums = sums.get_or_insert_default();
         sums.requests += 1;
-        sums.asked += asked;
-        sums.received += received;
+        sums.asked = sums.asked.saturating_add(asked);
+        sums.received = sums.received.saturating_add(received);
     }
 }
 

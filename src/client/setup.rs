@@ -66,8 +66,10 @@ pub struct WorkerHealth {
     pub turns: u64,
     /// Times a free slot found no rendered request.
     pub starved: u64,
-    /// Records that did not fit into a ring.
-    pub ring_drops: u64,
+    /// Requests that did not fit into the ring.
+    pub lost_records: u64,
+    /// Output chunks that did not fit into the ring.
+    pub lost_chunks: u64,
 }
 
 impl WorkerSetup {

@@ -120,10 +120,13 @@ impl TokenTimeline {
         }
     }
 
-    /// Tokens of the best second; `None` when no tokens were added, and for an empty or too long window.
+    /// Tokens of the best second; `None` when no tokens were added or the window is shorter than a second. The part of a
+    /// second at its end is no second.
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
-        self.seconds.iter().copied().filter(|_| self.any).reduce(f64::max)
+        let span = self.window.end.since(self.window.start).filter(|_| self.any)?;
+        let whole = usize::try_from(span.0 / Nanos::PER_SECOND).unwrap_or(0);
+        self.seconds.iter().copied().take(whole).reduce(f64::max)
     }
 
     fn spread(&mut self, from: Nanos, to: Nanos, tokens: f64) {

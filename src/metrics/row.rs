@@ -47,7 +47,7 @@ pub enum TokenSource {
     ContinuousUsage,
     /// A tokenizer, after the run.
     Tokenizer,
-    /// The number of content chunks: an estimate.
+    /// The number of output chunks, of whatever kind: an estimate.
     ContentChunks,
     /// Nothing is known.
     Unknown,

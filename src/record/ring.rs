@@ -16,7 +16,8 @@ const RECORD_RING: usize = 16 * 1024;
 pub struct Outlet {
     chunks: Producer<ChunkStamp>,
     records: Producer<RequestRecord>,
-    drops: u64,
+    lost_chunks: u64,
+    lost_records: u64,
 }
 
 /// The collector's end of a worker's rings.
@@ -34,7 +35,7 @@ pub fn rings() -> (Outlet, Inlet) {
     let (chunk_in, chunk_out) = RingBuffer::new(CHUNK_RING);
     let (record_in, record_out) = RingBuffer::new(RECORD_RING);
     (
-        Outlet { chunks: chunk_in, records: record_in, drops: 0 },
+        Outlet { chunks: chunk_in, records: record_in, lost_chunks: 0, lost_records: 0 },
         Inlet { chunks: chunk_out, records: record_out },
     )
 }
@@ -43,18 +44,24 @@ impl Outlet {
     /// Writes down an output chunk.
     #[inline]
     pub fn chunk(&mut self, chunk: ChunkStamp) {
-        self.drops += u64::from(self.chunks.push(chunk).is_err());
+        self.lost_chunks += u64::from(self.chunks.push(chunk).is_err());
     }
 
     /// Writes down a request that has ended.
     pub fn record(&mut self, record: RequestRecord) {
-        self.drops += u64::from(self.records.push(record).is_err());
+        self.lost_records += u64::from(self.records.push(record).is_err());
     }
 
-    /// What did not fit so far.
+    /// Output chunks that did not fit so far.
     #[must_use]
-    pub fn drops(&self) -> u64 {
-        self.drops
+    pub fn lost_chunks(&self) -> u64 {
+        self.lost_chunks
+    }
+
+    /// Requests that did not fit so far.
+    #[must_use]
+    pub fn lost_records(&self) -> u64 {
+        self.lost_records
     }
 }
 
@@ -70,7 +77,7 @@ mod tests {
         for index in 0..RECORD_RING as u64 + 3 {
             outlet.record(RequestRecord::new(index, Phase::Measured, 0, Ticks(0)));
         }
-        assert_eq!(outlet.drops(), 3);
+        assert_eq!((outlet.lost_records(), outlet.lost_chunks()), (3, 0));
         let mut expected = 0;
         while let Ok(record) = inlet.records.pop() {
             assert_eq!(record.index, expected);

@@ -225,11 +225,15 @@ impl PartFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(FilesError::of("open", target, e)),
         }
-        let part = part_name(target);
+        // Its own name, so that two processes with the same target never write into one file.
+        let mut own = target.as_os_str().to_owned();
+        own.push(format!(".{}", std::process::id()));
+        let part = part_name(Path::new(&own));
+        // What a process of the same number left behind; a link is removed, not followed.
+        remove_if_there(&part)?;
         let opened = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&part)
             .map_err(|e| FilesError::of("create", &part, e))?;
@@ -469,8 +473,12 @@ mod tests {
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         assert!(matches!(PartFile::beside(&link), Err(FilesError::Symlink { .. })));
         let plain = tmp.path().join("plain.json");
-        std::os::unix::fs::symlink(&victim, tmp.path().join("plain.json.part")).unwrap();
-        assert!(matches!(PartFile::beside(&plain), Err(FilesError::Symlink { .. })));
+        let own = format!("plain.json.{}.part", std::process::id());
+        std::os::unix::fs::symlink(&victim, tmp.path().join(own)).unwrap();
+        let mut part = PartFile::beside(&plain).unwrap();
+        part.write_all(b"new").unwrap();
+        part.commit().unwrap();
+        assert_eq!(fs::read_to_string(&plain).unwrap(), "new");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
     }
 
@@ -505,7 +513,8 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let target = tmp.path().join("out.json");
         fs::write(&target, "old").unwrap();
-        fs::write(tmp.path().join("out.json.part"), "left over from before").unwrap();
+        let own = format!("out.json.{}.part", std::process::id());
+        fs::write(tmp.path().join(own), "left over from before").unwrap();
         let mut part = PartFile::beside(&target).unwrap();
         part.write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "old");

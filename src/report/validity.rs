@@ -22,6 +22,9 @@ pub const MAX_INVERTED_SHARE: f64 = 0.001;
 /// Largest 99th percentile of (user stamp − kernel stamp), in microseconds. An idle reader stays below 20, a loaded one
 /// below 50; a millisecond means that the reading core was taken away or saturated.
 pub const MAX_READ_DELAY_P99_US: f64 = 1_000.0;
+/// Longest read delay, in microseconds, that is not told. Machines stop a process for tens of milliseconds now and then;
+/// a quarter of a second is a client that stood still, however few reads it hit.
+pub const MAX_READ_DELAY_US: f64 = 250_000.0;
 /// From this 99th percentile of the read delay on, in microseconds, coalesced events may be our own doing: three times
 /// what a reader with 1,000 streams shows.
 pub const HIGH_READ_DELAY_P99_US: f64 = 100.0;
@@ -183,6 +186,12 @@ fn stamps(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
             Verdict::Suspect,
             format!("{missing} of {all} requests came without kernel stamps and are timed by the user clock"),
         ));
+    }
+    if let Some(max) = stamps.read_delay_us.map(|d| d.percentiles.max).filter(|max| *max > MAX_READ_DELAY_US)
+    {
+        let max = display::span_ms(max / 1e3);
+        findings
+            .push((Verdict::Suspect, format!("the client stood still: something waited {max} to be read")));
     }
     let p99 = stamps.read_delay_us.map(|delay| delay.percentiles.p99);
     match p99 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::aggregate::summary::{Facts, Summary};
 use crate::aggregate::window;
+use crate::client::WorkerHealth;
 use crate::clock::Timeline;
 use crate::config::spec::{OutputFormat, RunSpec};
 use crate::exit::Exit;
@@ -33,23 +34,25 @@ pub(super) struct Inputs<'a> {
     pub(super) plan: &'a Arc<Plan>,
     pub(super) run_id: &'a RunId,
     pub(super) measured: Measured<RunRecorder>,
-    pub(super) beside: Option<PartFile>,
+    pub(super) dir: &'a Path,
 }
 
 /// What it comes to.
 pub(super) struct Finish {
     pub(super) exit: Exit,
     pub(super) document: RunDocument,
+    /// The reference artifact, for its second place.
+    pub(super) artifact: String,
 }
 
 /// Computes and writes every document.
 pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
-    let Inputs { spec, target, plan, run_id, measured, beside } = inputs;
+    let Inputs { spec, target, plan, run_id, measured, dir } = inputs;
     let instrument = instrument(spec, &measured);
     let Measured { collected, began, ended, interrupted, .. } = measured;
     let (rows, timeline) = (collected.rows, collected.timeline);
     let unwritten = |e: std::io::Error| {
-        RunError::Results(FilesError::of("write", Path::new(RunFile::Requests.name()), e))
+        RunError::Results(FilesError::of("write", &dir.join(RunFile::Requests.name()), e))
     };
     if let Some(error) = collected.sink_error {
         return Err(unwritten(error));
@@ -97,15 +100,17 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     recorded
         .finish(&[(RunFile::Artifact, artifact.as_bytes()), (RunFile::Run, json.as_bytes())])
         .map_err(RunError::Results)?;
-    if let Some(mut file) = beside {
-        let path = file.target().to_owned();
-        file.write_all(artifact.as_bytes())
-            .map_err(|e| RunError::Results(FilesError::of("write", &path, e)))?;
-        file.commit().map_err(RunError::Results)?;
-    }
     let verdict = validity::judge(&instrument, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
-    Ok(Finish { exit, document })
+    Ok(Finish { exit, document, artifact })
+}
+
+/// Writes the artifact to its second place.
+pub(super) fn write_beside(mut file: PartFile, artifact: &str) -> Result<(), RunError> {
+    let path = file.target().to_owned();
+    let written = file.write_all(artifact.as_bytes());
+    written.map_err(|e| RunError::Results(FilesError::of("write", &path, e)))?;
+    file.commit().map_err(RunError::Results)
 }
 
 /// Shows the result on stdout; files are written already, so a reader that left early takes nothing away.
@@ -163,13 +168,12 @@ fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
 /// What the run knows about its own instrument beside the rows.
 fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFacts {
     let timeline = &measured.collected.timeline;
-    let drops = measured.health.iter().flatten().map(|h| h.ring_drops).sum();
+    let lost = |of: fn(&WorkerHealth) -> u64| measured.health.iter().flatten().map(of).sum::<u64>();
     let lost_workers = measured.health.iter().filter(|h| h.is_none()).count() as u64;
-    let written: u64 = measured.collected.rows.iter().map(|r| r.counters.output_chunks).sum();
     InstrumentFacts {
         kernel_stamps: spec.instrument.kernel_stamps,
-        ring_drops: drops,
-        dropped_stamps: written.saturating_sub(measured.collected.chunks),
+        ring_drops: lost(|h| h.lost_records),
+        dropped_stamps: lost(|h| h.lost_chunks),
         unresolved: lost_workers + measured.collected.orphan_chunks,
         workers: measured.health.iter().flatten().map(|h| worker(h, timeline)).collect(),
         timer_lateness_us: None,
@@ -178,7 +182,7 @@ fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFac
     }
 }
 
-fn worker(health: &crate::client::WorkerHealth, timeline: &Timeline) -> WorkerFacts {
+fn worker(health: &WorkerHealth, timeline: &Timeline) -> WorkerFacts {
     let span = timeline.at(health.ended).since(timeline.at(health.started)).unwrap_or_default();
     let waited = timeline.at(Ticks(health.started.0.saturating_add(health.waited.0)));
     let waited = waited.since(timeline.at(health.started)).unwrap_or_default();

@@ -10,7 +10,7 @@ pub mod sim_child;
 pub mod target;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use crate::client::{affinity, stamps};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::config::url::host_header;
+use crate::config::usage::UsageError;
 use crate::exit::Exit;
 use crate::plan::{Plan, describe};
 use crate::record::{Phase, RunId};
@@ -54,9 +55,12 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let first = clock.anchor();
     let run_id = RunId::unique(UnixNanos::at(first.monotonic.0.saturating_add(first.wall_offset.0)));
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
+    // What cannot be planned whatever the server says is refused before it is asked anything.
+    Plan::new(&spec, &describe::unasked(&spec))?;
     let target = target::prepare(&mut spec, &cores.control)?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;
+    refuse_inside(spec.output.json_out.as_deref(), &dir_path)?;
     // After everything that can be refused, so that a refusal leaves no directory behind.
     let sink =
         RunRecorder::open(&dir_path, spec.output.overwrite, run_id.clone()).map_err(RunError::Files)?;
@@ -87,15 +91,18 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         .await
     })?;
     drop(keeper);
-    let Finish { exit, document } = finish::finish(finish::Inputs {
+    let Finish { exit, document, artifact } = finish::finish(finish::Inputs {
         spec: &spec,
         target: &target,
         plan: &plan,
         run_id: &run_id,
         measured,
-        beside,
+        dir: &dir_path,
     })?;
     finish::show(&spec, &document, &dir_path)?;
+    if let Some(file) = beside {
+        finish::write_beside(file, &artifact)?;
+    }
     if let Some(reason) = &target.resolved.unreachable {
         // Nothing was sent, so no request can tell why.
         let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
@@ -113,6 +120,19 @@ fn dry_run(spec: &RunSpec) -> Result<Exit, RunError> {
     };
     finish::print(&text)?;
     Ok(Exit::Ok)
+}
+
+/// The second place of the artifact must not be one of the run's own files, or one that it will be renamed to.
+fn refuse_inside(json_out: Option<&Path>, dir: &Path) -> Result<(), UsageError> {
+    let folder = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    let parent =
+        json_out.and_then(Path::parent).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    let Some(parent) = parent else { return Ok(()) };
+    if folder(parent).is_some() && folder(parent) == folder(dir) {
+        let reason = "lies in the run's own directory, where artifact.json is written anyway";
+        return Err(UsageError::bad("--json-out", reason));
+    }
+    Ok(())
 }
 
 /// Every slot may hold a connection; a process that may not have as many descriptors says so before the first packet.

@@ -2,6 +2,7 @@
 //! fate. It ends when its standard input does, so that no simulator outlives the run.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -36,10 +37,14 @@ impl SimChild {
         let program: PathBuf = std::env::current_exe().map_err(SimChildError::OwnFile)?;
         let mut command = Command::new(program);
         command.args(arguments);
-        if !cores.is_empty() {
+        let named = arguments.iter().any(|argument| argument.starts_with("--cores"));
+        if !cores.is_empty() && !named {
             let list: Vec<String> = cores.iter().map(ToString::to_string).collect();
             command.args(["--cores", &list.join(",")]);
         }
+        // A terminal sends Ctrl-C to the whole group: the run must end first and the simulator by it, or its death would
+        // be told as the server's failures.
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().map_err(SimChildError::Spawn)?;
         let mut line = String::new();

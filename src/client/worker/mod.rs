@@ -135,7 +135,8 @@ impl Worker {
             self.on_deadlines();
         }
         self.health.ended = self.clock.ticks();
-        self.health.ring_drops = self.outlet.drops();
+        self.health.lost_records = self.outlet.lost_records();
+        self.health.lost_chunks = self.outlet.lost_chunks();
         self.health
     }
 
