@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn the_rule_line_by_line() {
         type Change = fn(&mut InstrumentFacts, &mut Summary);
-        let table: [(&str, Change, Verdict, &str); 22] = [
+        let table: [(&str, Change, Verdict, &str); 23] = [
             ("nothing", |_, _| {}, Verdict::Valid, ""),
             ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
             ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
@@ -336,6 +336,16 @@ mod tests {
                 |_, s| s.stamps.read_delay_us = Some(spread(8_300.0)),
                 Verdict::Suspect,
                 "8.30 ms, above 1.00 ms",
+            ),
+            (
+                "one read in a thousand that waited",
+                |_, s| {
+                    let mut delay = spread(20.0);
+                    delay.percentiles.max = 250_001.0;
+                    s.stamps.read_delay_us = Some(delay);
+                },
+                Verdict::Suspect,
+                "stood still: something waited 250 ms",
             ),
             ("the server batches", |_, s| s.stamps.coalesced_chunks = 51, Verdict::Valid, "sent so"),
             (

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -232,4 +233,64 @@ fn a_mistake_on_the_command_line_is_one_sentence_and_nothing_is_sent() {
         assert!(!scratch.path().join("run").exists(), "{flags:?} left a run behind");
     }
     assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn what_no_server_could_make_valid_is_refused_before_the_server_is_asked_anything() {
+    let server = Server::start(|peer: &mut Peer, _: &Request| {
+        peer.say(good());
+        Then::Keep
+    });
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("run");
+    let artifact = out.join("artifact.json");
+    let too_small = ["--ctx-tokens", "32", "--request-canaries", "--response-words", "10"];
+    let own_file = ["--model", "m", "--max-model-len", "8192", "--json-out", artifact.to_str().unwrap()];
+    std::fs::create_dir(&out).unwrap();
+    for flags in [&too_small[..], &own_file[..], &[&own_file[..], &["--overwrite"]].concat()[..]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_hammerscale"))
+            .args(["run", "--base-url", &server.base_url(), "--out"])
+            .arg(if flags == too_small { scratch.path().join("other") } else { out.clone() })
+            .args(flags)
+            .env_remove("OPENAI_API_KEY")
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{flags:?}: {said}");
+    }
+    assert_eq!(server.connections(), 0);
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0, "nothing is left behind");
+    assert!(!scratch.path().join("other").exists());
+}
+
+/// A terminal sends Ctrl-C to every process of its foreground group.
+#[test]
+fn ctrl_c_in_a_terminal_ends_the_run_and_not_its_simulator_first() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().join("run");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hammerscale"))
+        .args(["run", "--sim=ttft=20ms;itl=5ms", "--requests", "1000", "--concurrency", "20"])
+        .args(["--max-tokens", "64", "--progress", "none", "--quiet", "--out"])
+        .arg(&out)
+        .process_group(0)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let requests = out.join("requests.jsonl.part");
+    let some = || std::fs::metadata(&requests).is_ok_and(|file| file.len() > 0);
+    // The recorder hands lines over once a second.
+    for _ in 0..1_000 {
+        if some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::killpg(group, Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let text = std::fs::read_to_string(out.join("run.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["counts"]["failed"], 0, "{}", document["counts"]);
+    assert!(document["counts"]["ok"].as_u64().unwrap() > 0, "{}", document["counts"]);
 }
