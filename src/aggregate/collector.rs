@@ -72,8 +72,6 @@ pub struct Collected<S> {
     pub sink: S,
     /// The first error of the sink.
     pub sink_error: Option<io::Error>,
-    /// Output chunks that came with their requests.
-    pub chunks: u64,
     /// Output chunks whose request record never came: only after a ring drop.
     pub orphan_chunks: u64,
 }
@@ -87,7 +85,6 @@ struct Collector<S> {
     next_anchor: Nanos,
     next_flush: Nanos,
     rows: Vec<RequestRow>,
-    chunks: u64,
     sink_error: Option<io::Error>,
 }
 
@@ -99,7 +96,6 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
         next_anchor: Nanos(setup.clock.monotonic().0.saturating_add(ANCHOR_DISTANCE.0)),
         next_flush: Nanos(0),
         rows: Vec::new(),
-        chunks: 0,
         sink_error: None,
         setup,
     };
@@ -176,7 +172,6 @@ impl<S: RowSink> Collector<S> {
 
     fn take(&mut self, worker: u32, record: RequestRecord) {
         let chunks = self.open.remove(&(worker, record.serial)).unwrap_or_default();
-        self.chunks += chunks.len() as u64;
         let facts = (self.setup.facts)(record.index);
         let scaled = scale(record, &chunks, worker, &self.setup.timeline, &facts);
         let mut row = scaled.row;
@@ -202,7 +197,6 @@ impl<S: RowSink> Collector<S> {
             timeline: self.setup.timeline,
             sink: self.setup.sink,
             sink_error: self.sink_error,
-            chunks: self.chunks,
             orphan_chunks: self.open.values().map(|c| c.len() as u64).sum(),
         }
     }
@@ -275,7 +269,7 @@ mod tests {
         let done = collected(Kept::default(), 2_000, None);
         let expected: Vec<(u64, usize)> = (0..2_000).map(|s| (s + 100, (s % 5) as usize)).collect();
         assert_eq!(done.sink.requests, expected);
-        assert_eq!((done.chunks, done.orphan_chunks), (4_000, 0));
+        assert_eq!(done.orphan_chunks, 0);
         assert!(done.sink_error.is_none());
         for row in &done.rows {
             assert_eq!((row.planned_context_tokens, row.worker), (Some(row.request_index), 3));

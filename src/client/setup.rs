@@ -62,10 +62,6 @@ pub struct WorkerHealth {
     pub ended: Ticks,
     /// Time spent waiting in the kernel.
     pub waited: Ticks,
-    /// Turns of the loop.
-    pub turns: u64,
-    /// Times a free slot found no rendered request.
-    pub starved: u64,
     /// Requests that did not fit into the ring.
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.

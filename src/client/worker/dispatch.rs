@@ -51,7 +51,6 @@ impl Worker {
                     self.place(slot, Pending { request, due, stale });
                 }
                 Next::Later => {
-                    self.health.starved += 1;
                     self.starved = true;
                     self.free.push_front((slot, due));
                     return;

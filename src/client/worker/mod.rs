@@ -127,7 +127,6 @@ impl Worker {
             let count = self.epoll.wait(&mut events, timeout).unwrap_or(0);
             self.now = self.clock.ticks();
             self.health.waited = Ticks(self.health.waited.0 + self.now.0.saturating_sub(before.0));
-            self.health.turns += 1;
             self.read_leftovers();
             for event in events.iter().take(count) {
                 self.on_event(*event);
