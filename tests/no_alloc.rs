@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use hammerscale::wire::dialect::{EventMeaning, TextRule};
-use hammerscale::wire::response::{Marks, Reading, ResponseReader};
+use hammerscale::wire::dialect::EventMeaning;
+use hammerscale::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Counts events and keeps nothing.
 #[derive(Default)]
@@ -64,8 +64,9 @@ fn read(reader: &mut ResponseReader, bytes: &[u8], size: usize) -> Tally {
 #[test]
 fn an_answer_allocates_nothing_once_the_storage_is_warm() {
     let bytes = answer();
-    let count = TextRule::default();
-    for (capture, size) in [(count, usize::MAX), (count, 1), (count, 301), (TextRule::keep(8_192), 301)] {
+    let count = AnswerRule::default();
+    for (capture, size) in [(count, usize::MAX), (count, 1), (count, 301), (AnswerRule::keeping(8_192), 301)]
+    {
         let mut reader = ResponseReader::new(capture);
         read(&mut reader, &bytes, size);
         let mut tally = Tally::default();

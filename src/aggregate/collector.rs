@@ -253,7 +253,15 @@ mod tests {
             for _ in 0..serial % 5 {
                 let kind = OutputKind::Content;
                 let not_before = stamp.user;
-                outlet.chunk(ChunkStamp { serial, stamp, not_before, choice: 0, ends_read: true, kind });
+                outlet.chunk(ChunkStamp {
+                    serial,
+                    stamp,
+                    not_before,
+                    choice: 0,
+                    ends_read: true,
+                    kind,
+                    tokens: None,
+                });
             }
             record.set(StampKind::End, Stamp { user: clock.ticks(), kernel: None });
             if lose_record != Some(serial) {

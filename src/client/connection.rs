@@ -9,7 +9,7 @@ use crate::client::timers::Armed;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
 use crate::units::{Nanos, Ticks, UnixNanos};
-use crate::wire::dialect::TextRule;
+use crate::wire::response::AnswerRule;
 
 /// A kept connection that was idle longer is not used again when the server did not say how long it keeps it: the
 /// shortest default in use is 5 s (uvicorn, llama.cpp), and a request must not race the server's close.
@@ -64,7 +64,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(text_rule: TextRule) -> Self {
+    pub(crate) fn new(answer_rule: AnswerRule) -> Self {
         Self {
             socket: None,
             state: State::Closed,
@@ -78,7 +78,7 @@ impl Connection {
             index: 0,
             idle_since: Ticks(0),
             keep_alive: DEFAULT_KEEP_ALIVE,
-            exchange: Exchange::new(text_rule),
+            exchange: Exchange::new(answer_rule),
         }
     }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::{EventMeaning, TextRule};
-use crate::wire::response::{Marks, Reading, ResponseReader};
+use crate::wire::dialect::EventMeaning;
+use crate::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Where an exchange stands after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +51,11 @@ struct Stamper<'a> {
 }
 
 impl Exchange {
-    pub(crate) fn new(text_rule: TextRule) -> Self {
+    pub(crate) fn new(answer_rule: AnswerRule) -> Self {
         Self {
             request: Bytes::new(),
             record: None,
-            reader: ResponseReader::new(text_rule),
+            reader: ResponseReader::new(answer_rule),
             last_read: None,
             end: None,
             verdict: None,
@@ -246,6 +246,7 @@ impl Marks for Stamper<'_> {
             choice: meaning.choice,
             ends_read: false,
             kind,
+            tokens: meaning.new_tokens,
         });
     }
 }
@@ -291,7 +292,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let (outlet, inlet) = rings();
-            let mut exchange = Exchange::new(TextRule::default());
+            let mut exchange = Exchange::new(AnswerRule::default());
             exchange.begin(Bytes::from_static(b"POST"), RequestRecord::new(7, Phase::Measured, 0, Ticks(1)));
             exchange.sent(4, Ticks(10), Ticks(12));
             Self { exchange, outlet, inlet, now: 100 }

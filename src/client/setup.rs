@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::record::RequestRecord;
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::TextRule;
+use crate::wire::response::AnswerRule;
 
 /// How connections are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct WorkerSetup {
     pub reuse: Reuse,
     /// Ask for kernel receive stamps.
     pub kernel_stamps: bool,
-    /// What is done with the texts of answers.
-    pub text_rule: TextRule,
+    /// How answers are read.
+    pub answer_rule: AnswerRule,
     /// Deadline of a request.
     pub timeout: Nanos,
     /// Longest silence.

@@ -75,6 +75,23 @@ pub struct LoadSpec {
     pub burst: u32,
 }
 
+/// What is sent and how the answer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// `/chat/completions`.
+    Chat,
+    /// `/completions`.
+    Completions,
+    /// `/responses`.
+    Responses,
+    /// `/messages`, Anthropic's.
+    Messages,
+    /// `/embeddings`.
+    Embeddings,
+    /// Plain requests to the base URL as it stands.
+    Http,
+}
+
 /// What the prompts are: the reference's knobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptSpec {

@@ -233,6 +233,9 @@ pub struct ChunkStamp {
     pub ends_read: bool,
     /// What it carried (the first kind, where it carries several).
     pub kind: OutputKind,
+    /// How far the server's count of completion tokens rose since the output chunk before it: the tokens that came
+    /// with this chunk. `None` where the server does not count as it goes, or counts over several choices.
+    pub tokens: Option<u32>,
 }
 
 /// One request, as a worker saw it.

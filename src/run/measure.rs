@@ -24,6 +24,7 @@ use crate::run::progress::Progress;
 use crate::schedule::Supply;
 use crate::units::{Nanos, Ticks};
 use crate::wire::dialect::TextRule;
+use crate::wire::response::AnswerRule;
 
 /// How often the control plane looks whether the workers have ended. It does not delay them.
 const WATCH_EVERY: Duration = Duration::from_millis(5);
@@ -156,7 +157,10 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                     ConnectionMode::Fresh => Reuse::Fresh,
                 },
                 kernel_stamps: self.kernel_stamps,
-                text_rule: TextRule { limit_chars: self.spec.prompt.capture_limit, keep: wants_text },
+                answer_rule: AnswerRule {
+                    text: TextRule { limit_chars: self.spec.prompt.capture_limit, keep: wants_text },
+                    ..AnswerRule::default()
+                },
                 timeout: self.spec.connection.timeout,
                 idle_timeout: self.spec.connection.idle_timeout,
                 connect_timeout: self.spec.connection.connect_timeout,

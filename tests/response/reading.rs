@@ -9,8 +9,8 @@ use hammerscale::record::{
     CapturedText, Counters, ErrorDetail, Outcome, OutputKind, Phase, RequestRecord, Usage,
 };
 use hammerscale::units::{Nanos, Ticks};
-use hammerscale::wire::dialect::{EventMeaning, TextRule};
-use hammerscale::wire::response::{Marks, Reading, ResponseReader};
+use hammerscale::wire::dialect::EventMeaning;
+use hammerscale::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Characters of text kept: more than any answer of the tests has.
 const CAPTURE_LIMIT: usize = 1_000_000;
@@ -140,7 +140,7 @@ pub(crate) fn read(reader: &mut ResponseReader, bytes: &[u8], cuts: &[usize], en
 
 /// A reader that keeps text.
 pub(crate) fn reader() -> ResponseReader {
-    ResponseReader::new(TextRule::keep(CAPTURE_LIMIT))
+    ResponseReader::new(AnswerRule::keeping(CAPTURE_LIMIT))
 }
 
 /// Every position of a cut: byte by byte.

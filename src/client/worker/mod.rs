@@ -81,7 +81,7 @@ impl Worker {
             .add(stop.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP_TOKEN))?;
         let slots = setup.slots;
         let connections =
-            (0..slots * CONNECTIONS_PER_SLOT).map(|_| Connection::new(setup.text_rule)).collect();
+            (0..slots * CONNECTIONS_PER_SLOT).map(|_| Connection::new(setup.answer_rule)).collect();
         let limits = Limits::of(&setup, rate);
         Ok(Self {
             supply,

@@ -36,12 +36,22 @@ pub use verdict::BodyEnding;
 use crate::record::{OutputKind, Usage};
 use template::Template;
 
-/// How the events of an endpoint are to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How the answers of an endpoint are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Dialect {
     /// `/chat/completions`; reads the `text` of `/completions` as well.
     #[default]
     Chat,
+    /// `/completions`.
+    Completions,
+    /// `/responses`: typed events.
+    Responses,
+    /// `/messages`: Anthropic's typed events.
+    Messages,
+    /// `/embeddings`: one JSON body, never a stream.
+    Embeddings,
+    /// Plain HTTP: only the status and the framing are judged.
+    Http,
 }
 
 /// Reads the events of one stream after the other in one dialect. What it remembers makes it fast and changes no
@@ -69,7 +79,12 @@ impl EventReader {
     /// Output and finish reasons go to `sink`, everything else is in the facts.
     pub fn read(&mut self, event: &[u8], data: &[u8], sink: &mut impl EventSink) -> Facts {
         match self.dialect {
-            Dialect::Chat => chat::read(event, data, &mut self.template, sink),
+            Dialect::Chat
+            | Dialect::Completions
+            | Dialect::Responses
+            | Dialect::Messages
+            | Dialect::Embeddings
+            | Dialect::Http => chat::read(event, data, &mut self.template, sink),
         }
     }
 }

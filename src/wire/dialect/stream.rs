@@ -44,6 +44,9 @@ pub struct EventMeaning {
     pub after_terminal: bool,
     /// The count of completion tokens so far, where the event carried one.
     pub completion_tokens: Option<u64>,
+    /// How far that count rose since the output chunk before this one; only on an output chunk that carries a count, in
+    /// an answer with one choice.
+    pub new_tokens: Option<u32>,
 }
 
 /// The account of one answer.

@@ -3,9 +3,9 @@
 //! The head may have refused the body already; else its first bytes tell what it is, and until they do they are held
 //! back. This does not know how the answer ends, and judges nothing.
 
-use super::Marks;
+use super::{AnswerRule, Marks};
+use crate::wire::dialect::StreamAccount;
 use crate::wire::dialect::plain::{BodyKind, classify_start, is_blank};
-use crate::wire::dialect::{Dialect, StreamAccount, TextRule};
 use crate::wire::http1::Head;
 use crate::wire::sse::{Event, Limits, Parser, Sink, SseError};
 
@@ -44,7 +44,7 @@ pub(super) enum Stop {
 pub(super) struct Body {
     pub(super) account: StreamAccount,
     parser: Parser,
-    text_rule: TextRule,
+    rule: AnswerRule,
     kind: Kind,
     /// Bytes taken, without what is held back.
     bytes: u64,
@@ -61,12 +61,12 @@ enum Kind {
 }
 
 impl Body {
-    /// A body whose visible text is kept up to this many characters; `None` keeps none.
-    pub(super) fn new(text_rule: TextRule) -> Self {
+    /// A body that is read by a rule.
+    pub(super) fn new(rule: AnswerRule) -> Self {
         Self {
-            account: StreamAccount::new(Dialect::Chat),
+            account: StreamAccount::new(rule.dialect),
             parser: Parser::new(Limits::default()),
-            text_rule,
+            rule,
             kind: Kind::Undecided,
             bytes: 0,
             start: Vec::new(),
@@ -75,7 +75,7 @@ impl Body {
 
     /// Forgets the last body.
     pub(super) fn start(&mut self) {
-        self.account.start(self.text_rule);
+        self.account.start(self.rule.text);
         self.parser.reset();
         self.kind = Kind::Undecided;
         self.bytes = 0;

@@ -21,7 +21,7 @@ pub use verdict::BODY_START_BYTES;
 
 use crate::record::{ErrorDetail, Outcome, RequestRecord};
 use crate::units::Nanos;
-use crate::wire::dialect::{EventMeaning, TextRule};
+use crate::wire::dialect::{Dialect, EventMeaning, TextRule};
 use crate::wire::http1::{Head, Method, Part, ResponseDecoder};
 use body::{Body, Stop};
 use verdict::{Ending, Verdict};
@@ -49,12 +49,40 @@ pub enum Reading {
     Failed,
 }
 
+/// How the answers to a request are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerRule {
+    /// What the bytes of a body mean.
+    pub dialect: Dialect,
+    /// An event stream was asked for; else one JSON body.
+    pub streamed: bool,
+    /// The method of the request: an answer to `HEAD` has no body.
+    pub method: Method,
+    /// What is done with the texts.
+    pub text: TextRule,
+}
+
+/// Streamed chat completions.
+impl Default for AnswerRule {
+    fn default() -> Self {
+        Self { dialect: Dialect::Chat, streamed: true, method: Method::Post, text: TextRule::default() }
+    }
+}
+
+impl AnswerRule {
+    /// Streamed chat completions of which texts of up to this many characters are kept.
+    #[must_use]
+    pub fn keeping(limit_chars: usize) -> Self {
+        Self { text: TextRule::keep(limit_chars), ..Self::default() }
+    }
+}
+
 /// Reads answers one after the other; the storage is reused.
 ///
 /// ```
 /// use hammerscale::record::Outcome;
-/// use hammerscale::wire::dialect::{EventMeaning, TextRule};
-/// use hammerscale::wire::response::{Marks, Reading, ResponseReader};
+/// use hammerscale::wire::dialect::EventMeaning;
+/// use hammerscale::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 ///
 /// struct Outputs(u32);
 /// impl Marks for Outputs {
@@ -66,7 +94,7 @@ pub enum Reading {
 ///     }
 /// }
 ///
-/// let mut reader = ResponseReader::new(TextRule::default());
+/// let mut reader = ResponseReader::new(AnswerRule::default());
 /// let mut outputs = Outputs(0);
 /// reader.start();
 /// let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 61\r\n\r\n";
@@ -79,6 +107,7 @@ pub enum Reading {
 /// ```
 #[derive(Debug)]
 pub struct ResponseReader {
+    rule: AnswerRule,
     decoder: ResponseDecoder,
     body: Body,
     /// A byte of the answer was read, an interim answer's too.
@@ -94,12 +123,13 @@ pub struct ResponseReader {
 }
 
 impl ResponseReader {
-    /// A reader that keeps this many characters of visible text; `None` keeps none.
+    /// A reader by a rule.
     #[must_use]
-    pub fn new(text_rule: TextRule) -> Self {
+    pub fn new(rule: AnswerRule) -> Self {
         let mut reader = Self {
             decoder: ResponseDecoder::new(),
-            body: Body::new(text_rule),
+            rule,
+            body: Body::new(rule),
             begun: false,
             first_byte_marked: false,
             head_done: false,
@@ -113,7 +143,7 @@ impl ResponseReader {
 
     /// Forgets the last answer.
     pub fn start(&mut self) {
-        self.decoder.start(Method::Post);
+        self.decoder.start(self.rule.method);
         self.body.start();
         self.begun = false;
         self.first_byte_marked = false;

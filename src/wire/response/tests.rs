@@ -47,7 +47,7 @@ fn chunked(chunks: &[&str]) -> String {
 
 /// Reads these pieces and nothing else.
 fn after(pieces: &[&[u8]]) -> (ResponseReader, Names, Reading) {
-    let mut reader = ResponseReader::new(TextRule::default());
+    let mut reader = ResponseReader::new(AnswerRule::default());
     let mut names = Names::default();
     let readings: Vec<_> = pieces.iter().map(|piece| reader.read(piece, &mut names)).collect();
     (reader, names, *readings.last().unwrap())
@@ -113,7 +113,7 @@ fn an_end_after_an_interim_answer_is_no_end_before_the_answer() {
 
 #[test]
 fn an_end_before_the_answer_is_told_apart_from_one_in_its_head() {
-    let mut reader = ResponseReader::new(TextRule::default());
+    let mut reader = ResponseReader::new(AnswerRule::default());
     assert_eq!(reader.end_of_stream(&mut Names::default()), Reading::Failed);
     let (outcome, detail) = reader.conclude().unwrap();
     assert_eq!(outcome, Outcome::EofBeforeResponse);
@@ -302,7 +302,7 @@ fn the_last_chunk_and_an_end_are_a_complete_answer_on_a_dead_connection() {
 
 #[test]
 fn a_used_reader_is_as_good_as_a_new_one() {
-    let mut reader = ResponseReader::new(TextRule::keep(100));
+    let mut reader = ResponseReader::new(AnswerRule::keeping(100));
     let mut names = Names::default();
     for text in [
         format!("HTTP/1.1 500 X\r\n\r\n{}", "z".repeat(9_000)),
