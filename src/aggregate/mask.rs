@@ -16,12 +16,14 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Looks for these values, the longest first, so that a value that contains another is masked whole.
+    /// Looks for these values in every [spelling](spellings), the longest first, so that a value that contains another
+    /// is masked whole.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
-        let mut secrets: Vec<String> =
-            values.into_iter().filter(|value| value.chars().count() >= MIN_SECRET_CHARS).collect();
+        let secret = |value: &String| value.chars().count() >= MIN_SECRET_CHARS;
+        let mut secrets: Vec<String> = values.into_iter().filter(secret).flat_map(spellings).collect();
         secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        secrets.dedup();
         Self { secrets }
     }
 
@@ -64,6 +66,56 @@ impl Mask {
     }
 }
 
+/// How a server may write a value: as it is, in a JSON string (RFC 8259 section 7) with and without an escaped solidus,
+/// and percent-encoded in a path or a query (RFC 3986 section 2.1). A value of letters and digits has one spelling.
+fn spellings(value: String) -> Vec<String> {
+    let json = json_escaped(&value);
+    let mut all = vec![json.replace('/', "\\/"), json];
+    for solidus_kept in [false, true] {
+        let upper = percent_encoded(&value, solidus_kept);
+        all.extend([upper.to_ascii_lowercase_hex(), upper.0]);
+    }
+    all.push(value.replace(' ', "+"));
+    all.push(value);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn json_escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\t' => out.push_str("\\t"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// A percent-encoded text with hexadecimal digits in upper case.
+struct PercentEncoded(String);
+
+fn percent_encoded(value: &str, solidus_kept: bool) -> PercentEncoded {
+    let unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b) || (solidus_kept && b == b'/');
+    let encode = |b: u8| if unreserved(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
+    PercentEncoded(value.bytes().map(encode).collect())
+}
+
+impl PercentEncoded {
+    /// The same with digits in lower case. A percent sign stands only before two digits here.
+    fn to_ascii_lowercase_hex(&self) -> String {
+        let mut digits = 0;
+        let lower = |c: char| {
+            let is_digit = digits > 0;
+            digits = if c == '%' { 2 } else { digits - i32::from(is_digit) };
+            if is_digit { c.to_ascii_lowercase() } else { c }
+        };
+        self.0.chars().map(lower).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +137,24 @@ mod tests {
         assert_eq!(detail.body_start, "{\"authorization\":\"[masked]\",\"x\":\"\u{fffd}\"}".as_bytes());
         assert!(!format!("{detail:?}").contains("sk-"));
         assert_eq!((detail.error_type.as_deref(), detail.offset), (Some("auth"), Some(3)));
+    }
+
+    #[test]
+    fn a_secret_is_masked_in_every_spelling() {
+        let mask = Mask::new(["sk-a+b/c=\"d e\\f".to_owned()]);
+        for spelled in [
+            r#"sk-a+b/c="d e\f"#,
+            r#"sk-a+b/c=\"d e\\f"#,
+            r#"sk-a+b\/c=\"d e\\f"#,
+            "sk-a%2Bb%2Fc%3D%22d%20e%5Cf",
+            "sk-a%2bb%2fc%3d%22d%20e%5cf",
+            "sk-a%2Bb/c%3D%22d%20e%5Cf",
+        ] {
+            let mut text = format!("key {spelled} is unknown");
+            mask.text(&mut text);
+            assert_eq!(text, "key [masked] is unknown", "{spelled}");
+        }
+        assert_eq!(spellings("sk-12345678".to_owned()), ["sk-12345678"]);
     }
 
     #[test]
