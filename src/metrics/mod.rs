@@ -13,6 +13,7 @@ pub mod rates;
 pub mod row;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod token_gaps;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};

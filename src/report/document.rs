@@ -31,7 +31,11 @@ use crate::units::{Nanos, UnixNanos, calendar};
 /// they do not know.
 ///
 /// * 1.0: the first one.
-pub const SCHEMA: &str = "hammerscale.run/1.0";
+/// * 1.1: `compat`; `inter_token_latency_ms`, `time_to_first_usage_token_ms` and its twin from due; in `tpot_ms`
+///   `first_chunk_tokens` can be `measured`, and `first_chunk_counts` says how many where both kinds occur; in lines of
+///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
+///   `first_chunk_tokens` and `chunk_tokens`.
+pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

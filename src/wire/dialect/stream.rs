@@ -34,6 +34,8 @@ pub struct EventMeaning {
     pub terminal: bool,
     /// It announced a role and carried nothing else.
     pub role_only: bool,
+    /// It is no output, and a delta in it has an empty content and no role: a token without text of its own.
+    pub textless: bool,
     /// It reported an error.
     pub error: bool,
     /// It is not JSON.
@@ -233,6 +235,7 @@ impl StreamAccount {
         meaning.malformed = facts.malformed.is_some();
         meaning.unrecognised = !facts.recognised && meaning.output.is_none() && !meaning.malformed;
         meaning.role_only = facts.role && meaning.output.is_none() && !meaning.finish && !meaning.error;
+        meaning.textless = facts.empty_content && meaning.output.is_none() && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
         self.count(&meaning, &facts);
         self.keep(facts, data, unterminated);
@@ -253,6 +256,7 @@ impl StreamAccount {
         counters.reasoning_chunks += u64::from(meaning.reasoning);
         counters.tool_call_chunks += u64::from(meaning.tool_call);
         counters.refusal_chunks += u64::from(meaning.refusal);
+        counters.textless_chunks += u64::from(meaning.textless);
         counters.usage_events += u64::from(facts.usage.is_some());
         counters.malformed_events += u64::from(meaning.malformed);
         counters.unrecognised_events += u64::from(meaning.unrecognised);
