@@ -19,6 +19,7 @@ use crate::aggregate::counts::Counts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
 use crate::metrics::catalog::{CATALOG, Scope};
+use crate::metrics::compat::{PeerPopulations, PeerValues, Seen};
 use crate::metrics::gaps::{Chunk, GapDistribution, GapPopulation};
 use crate::metrics::rates::{RunRates, TokenTimeline, Window};
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource};
@@ -53,6 +54,8 @@ pub struct Summary {
     pub gaps: GapDistribution,
     /// The same per token, where the server counted the tokens of chunks.
     pub token_gaps: GapDistribution,
+    /// What other tools would have reported.
+    pub compat: Vec<PeerValues>,
     /// Rates over the window.
     pub rates: RunRates,
     /// Token facts.
@@ -98,6 +101,7 @@ pub struct Spread {
 pub struct ChunkPopulations {
     gaps: GapPopulation,
     token_gaps: TokenGapPopulation,
+    peers: PeerPopulations,
     timeline: TokenTimeline,
     read_delays: Vec<Nanos>,
 }
@@ -111,6 +115,7 @@ impl ChunkPopulations {
         Self {
             gaps: GapPopulation::default(),
             token_gaps: TokenGapPopulation::default(),
+            peers: PeerPopulations::new(rows),
             timeline: TokenTimeline::new(window),
             read_delays: Vec::new(),
         }
@@ -121,6 +126,8 @@ impl ChunkPopulations {
         if row.phase == Phase::Warmup {
             return;
         }
+        let seen = |c: &OutputChunk| Seen { at: c.at(row.stamp_source), kind: c.kind };
+        self.peers.add(row, &chunks.iter().map(seen).collect::<Vec<_>>());
         let stamps = row.user.first_byte.zip(row.at.first_byte);
         let first = stamps.filter(|_| row.stamp_source == StampSource::Kernel);
         self.read_delays.extend(first.and_then(|(user, kernel)| user.since(kernel)));
@@ -159,6 +166,7 @@ impl Summary {
             metrics: distributions(rows),
             gaps: chunks.gaps.distribution(),
             token_gaps: chunks.token_gaps.distribution(),
+            compat: chunks.peers.values(rows),
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
             stamps: StampFacts::of(rows, &chunks.read_delays),

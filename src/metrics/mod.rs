@@ -2,6 +2,7 @@
 //! [`row::RequestRow`]s and plain numbers: nothing here reads a clock, a socket or a file.
 
 pub mod catalog;
+pub mod compat;
 pub mod distribution;
 pub mod exact;
 pub mod formula;

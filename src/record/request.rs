@@ -100,7 +100,8 @@ pub struct Counters {
     pub usage_events: u64,
     /// Output chunks that share a read with an earlier output chunk of the request.
     pub coalesced_chunks: u64,
-    /// Events without output whose delta has an empty content and no role: a token without text of its own.
+    /// Events without output whose delta has an empty content and no role (of completions: an empty text): a token
+    /// without text of its own.
     pub textless_chunks: u64,
     /// Events that are not JSON.
     pub malformed_events: u64,

@@ -91,6 +91,7 @@ impl Run {
             summary,
             instrument: &self.instrument,
             reference_ok: self.reference_ok,
+            reference_metrics: None,
         };
         RunDocument::of(&facts)
     }

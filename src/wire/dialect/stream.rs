@@ -34,7 +34,8 @@ pub struct EventMeaning {
     pub terminal: bool,
     /// It announced a role and carried nothing else.
     pub role_only: bool,
-    /// It is no output, and a delta in it has an empty content and no role: a token without text of its own.
+    /// It is no output, and a delta in it has an empty content and no role, or a choice of completions an empty text: a
+    /// token without text of its own.
     pub textless: bool,
     /// It reported an error.
     pub error: bool,
@@ -320,6 +321,29 @@ mod tests {
     fn delta(account: &mut StreamAccount, choice: u32, delta: &str) -> EventMeaning {
         let json = format!(r#"{{"choices":[{{"index":{choice},"delta":{delta},"finish_reason":null}}]}}"#);
         account.on_event(b"", json.as_bytes())
+    }
+
+    #[test]
+    fn a_token_without_text_is_told_from_a_role_and_from_nothing() {
+        for (event, textless) in [
+            (r#"{"choices":[{"index":0,"delta":{"content":""}}]}"#, true),
+            (r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}"#, true),
+            (r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"role":null,"content":""}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":null}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":"","reasoning":"a"}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#, false),
+            (r#"{"choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#, true),
+            (r#"{"choices":[],"usage":{"completion_tokens":1}}"#, false),
+        ] {
+            // The second one has a key twice behind it, so that the full parse has to decide.
+            for event in [event.to_owned(), event.replacen('{', r#"{"object":1,"object":2,"#, 1)] {
+                let mut account = account(None);
+                assert_eq!(account.on_event(b"", event.as_bytes()).textless, textless, "{event}");
+                assert_eq!(account.counters().textless_chunks, u64::from(textless), "{event}");
+            }
+        }
     }
 
     #[test]

@@ -58,6 +58,7 @@ fn read_choice(choice: &Object, index: u32, sink: &mut impl EventSink, facts: &m
     }
     if let Some(Value::String(text)) = choice.get("text") {
         facts.recognised = true;
+        facts.empty_content |= text.is_empty();
         if !content && !text.is_empty() {
             sink.output(OutputKind::Content, JsonText::Decoded(text));
         }

@@ -104,6 +104,7 @@ impl<'a> Scan<'a, '_> {
                     if !scan.cursor.null() {
                         text = scan.cursor.string()?;
                         scan.found.recognised = true;
+                        scan.found.empty_content |= text.is_empty();
                     }
                     Some(())
                 }
