@@ -364,6 +364,8 @@ fn plain_row(request_index: u64, start: Nanos, at: ReceiveStamps) -> RequestRow 
         usage: Usage::default(),
         output_tokens: None,
         output_token_source: TokenSource::Usage,
+        first_chunk_tokens: None,
+        chunk_tokens: None,
         finish_reasons: vec![(0, "stop".to_owned())],
         planned_context_tokens: None,
         requested_max_tokens: None,

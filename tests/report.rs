@@ -11,6 +11,8 @@ mod golden;
 mod judge;
 #[path = "report/lines.rs"]
 mod lines;
+#[path = "report/peers.rs"]
+mod peers;
 #[path = "report/recompute.rs"]
 mod recompute;
 #[path = "report/saved.rs"]

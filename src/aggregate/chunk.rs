@@ -20,6 +20,8 @@ pub struct OutputChunk {
     pub not_before: Nanos,
     /// It was the last event of its read, so that the stamp is its own.
     pub ends_read: bool,
+    /// Tokens that came with it, by the server's count as it goes; `None` where there is no such count.
+    pub tokens: Option<u32>,
 }
 
 impl OutputChunk {

@@ -55,9 +55,11 @@ pub fn scale(
             user: user(c.stamp),
             not_before: timeline.at(c.not_before),
             ends_read: c.ends_read,
+            tokens: c.tokens,
         })
         .collect();
-    let (output_tokens, output_token_source) = output_tokens(&record);
+    let chunk_tokens = chunk_tokens(chunks);
+    let (output_tokens, output_token_source) = output_tokens(&record, chunk_tokens.is_some());
     let (canary, controlled_output) = observations(record.text.as_deref(), facts);
     let row = RequestRow {
         request_index: record.index,
@@ -86,6 +88,8 @@ pub fn scale(
         usage: record.usage,
         output_tokens,
         output_token_source,
+        first_chunk_tokens: chunks.first().and_then(|chunk| chunk.tokens),
+        chunk_tokens,
         finish_reasons: record.finish.iter().map(|(choice, text)| (choice, text.to_owned())).collect(),
         planned_context_tokens: facts.planned_context_tokens,
         requested_max_tokens: facts.requested_max_tokens,
@@ -123,6 +127,9 @@ fn receive_stamps(record: &RequestRecord, at: impl Fn(Stamp) -> Nanos) -> Receiv
         first_content: of(StampKind::FirstContent),
         first_tool_call: of(StampKind::FirstToolCall),
         last_output: of(StampKind::LastOutput),
+        first_usage_token: of(StampKind::FirstUsageToken),
+        first_textless: of(StampKind::FirstTextless),
+        last_textless: of(StampKind::LastTextless),
         terminal: of(StampKind::Terminal),
         end: of(StampKind::End),
     }
@@ -137,14 +144,21 @@ fn one_output_read(record: &RequestRecord) -> bool {
 
 /// The best count there is: the server's, else the output chunks of every kind, an estimate that is marked as one: the
 /// spans that it divides begin and end with any kind. A request that was cut has the chunks so far.
-fn output_tokens(record: &RequestRecord) -> (Option<u64>, TokenSource) {
+fn output_tokens(record: &RequestRecord, counted_per_chunk: bool) -> (Option<u64>, TokenSource) {
     match record.usage.completion_tokens {
+        Some(tokens) if counted_per_chunk => (Some(tokens), TokenSource::ContinuousUsage),
         Some(tokens) => (Some(tokens), TokenSource::Usage),
         None if record.counters.output_chunks > 0 => {
             (Some(record.counters.output_chunks), TokenSource::ContentChunks)
         }
         None => (None, TokenSource::Unknown),
     }
+}
+
+/// The tokens of all output chunks; `None` unless each chunk came with its count.
+fn chunk_tokens(chunks: &[ChunkStamp]) -> Option<u64> {
+    let sum = |sum: u64, chunk: &ChunkStamp| Some(sum.saturating_add(u64::from(chunk.tokens?)));
+    chunks.iter().try_fold(0, sum).filter(|_| !chunks.is_empty())
 }
 
 /// Canary and controlled output are judged only where an answer came.

@@ -19,9 +19,11 @@ use crate::aggregate::counts::Counts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
 use crate::metrics::catalog::{CATALOG, Scope};
+use crate::metrics::compat::{PeerPopulations, PeerValues, Seen};
 use crate::metrics::gaps::{Chunk, GapDistribution, GapPopulation};
 use crate::metrics::rates::{RunRates, TokenTimeline, Window};
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource};
+use crate::metrics::token_gaps::TokenGapPopulation;
 use crate::metrics::{Distribution, MetricId, Percentiles, exact, formula};
 use crate::record::{Outcome, Phase};
 use crate::units::Nanos;
@@ -50,6 +52,10 @@ pub struct Summary {
     pub metrics: Vec<(MetricId, Distribution)>,
     /// Gaps between output chunks.
     pub gaps: GapDistribution,
+    /// The same per token, where the server counted the tokens of chunks.
+    pub token_gaps: GapDistribution,
+    /// What other tools would have reported.
+    pub compat: Vec<PeerValues>,
     /// Rates over the window.
     pub rates: RunRates,
     /// Token facts.
@@ -94,6 +100,8 @@ pub struct Spread {
 #[derive(Debug, Clone)]
 pub struct ChunkPopulations {
     gaps: GapPopulation,
+    token_gaps: TokenGapPopulation,
+    peers: PeerPopulations,
     timeline: TokenTimeline,
     read_delays: Vec<Nanos>,
 }
@@ -104,7 +112,13 @@ impl ChunkPopulations {
     pub fn new(rows: &[RequestRow], facts: &Facts) -> Self {
         let nowhere = Window { start: Nanos(0), end: Nanos(0) };
         let window = Spans::of(rows, facts.stop).map_or(nowhere, |spans| spans.window);
-        Self { gaps: GapPopulation::default(), timeline: TokenTimeline::new(window), read_delays: Vec::new() }
+        Self {
+            gaps: GapPopulation::default(),
+            token_gaps: TokenGapPopulation::default(),
+            peers: PeerPopulations::new(rows),
+            timeline: TokenTimeline::new(window),
+            read_delays: Vec::new(),
+        }
     }
 
     /// Adds one request with all its output chunks in order of arrival. Warm-up requests are left out here.
@@ -112,6 +126,8 @@ impl ChunkPopulations {
         if row.phase == Phase::Warmup {
             return;
         }
+        let seen = |c: &OutputChunk| Seen { at: c.at(row.stamp_source), kind: c.kind };
+        self.peers.add(row, &chunks.iter().map(seen).collect::<Vec<_>>());
         let stamps = row.user.first_byte.zip(row.at.first_byte);
         let first = stamps.filter(|_| row.stamp_source == StampSource::Kernel);
         self.read_delays.extend(first.and_then(|(user, kernel)| user.since(kernel)));
@@ -125,11 +141,13 @@ impl ChunkPopulations {
             not_before: c.not_before,
             ends_read: c.ends_read,
             choice: c.choice,
+            tokens: c.tokens,
         };
         let chunks: Vec<Chunk> = chunks.iter().map(own_clock).collect();
         self.timeline.add_request(&chunks, row.output_tokens);
         if formula::counts(row) {
             self.gaps.add_request(&chunks);
+            self.token_gaps.add_request(&chunks);
         }
     }
 }
@@ -147,6 +165,8 @@ impl Summary {
             steady_state: facts.asked_concurrency.and_then(|asked| SteadyState::of(rows, asked)),
             metrics: distributions(rows),
             gaps: chunks.gaps.distribution(),
+            token_gaps: chunks.token_gaps.distribution(),
+            compat: chunks.peers.values(rows),
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
             stamps: StampFacts::of(rows, &chunks.read_delays),
@@ -157,10 +177,14 @@ impl Summary {
     /// The statistics of one metric; `None` where it has no value.
     #[must_use]
     pub fn metric(&self, id: MetricId) -> Option<&Distribution> {
-        if id.metric().scope == Scope::Gap {
-            return Some(&self.gaps.exact).filter(|d| d.mean.is_some());
-        }
-        self.metrics.iter().find(|(own, _)| *own == id).map(|(_, distribution)| distribution)
+        let gaps = match id {
+            MetricId::InterChunkLatency => &self.gaps,
+            MetricId::InterTokenLatency => &self.token_gaps,
+            _ => {
+                return self.metrics.iter().find(|(own, _)| *own == id).map(|(_, distribution)| distribution);
+            }
+        };
+        Some(&gaps.exact).filter(|d| d.mean.is_some())
     }
 }
 
@@ -245,6 +269,7 @@ mod tests {
             user: Nanos(kernel.0 + delay_us * 1_000),
             not_before: Nanos(kernel.0 - 10_000_000),
             ends_read,
+            tokens: None,
         }
     }
 

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::metrics::formula;
 use crate::metrics::row::{RequestRow, TokenSource};
+use crate::metrics::{MetricId, formula};
 
 /// Token facts of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,6 +20,8 @@ pub struct TokenFacts {
     pub cached: Option<Cached>,
     /// Tokens against chunks, for answers of which every token can be in a chunk; `None` when there is none.
     pub per_chunk: Option<PerChunk>,
+    /// Where the tokens of first chunks come from, over answers with a time per output token.
+    pub first_chunk: FirstChunk,
     /// Answers without a usage object.
     pub without_usage: u64,
     /// Answers that ended by themselves below their limit.
@@ -51,10 +53,21 @@ pub struct Cached {
 pub struct PerChunk {
     /// How many requests.
     pub requests: u64,
-    /// Their output tokens.
+    /// Of them, those whose tokens the server counted chunk by chunk.
+    pub measured: u64,
+    /// Their output tokens: those that came in chunks where that was counted.
     pub tokens: u64,
     /// Their output chunks.
     pub chunks: u64,
+}
+
+/// Answers with a time per output token by what is known of their first chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FirstChunk {
+    /// The server counted its tokens.
+    pub measured: u64,
+    /// It is assumed to hold [`formula::ASSUMED_FIRST_CHUNK_TOKENS`].
+    pub assumed: u64,
 }
 
 impl TokenFacts {
@@ -77,6 +90,11 @@ impl TokenFacts {
             sums.prompt = sums.prompt.saturating_add(prompt);
             sums.cached = sums.cached.saturating_add(cached);
         }
+        if formula::value(MetricId::Tpot, row).is_some() {
+            let measured = formula::measured_first_chunk_tokens(row).is_some();
+            let n = if measured { &mut self.first_chunk.measured } else { &mut self.first_chunk.assumed };
+            *n += 1;
+        }
         let counted = matches!(row.output_token_source, TokenSource::Usage | TokenSource::ContinuousUsage);
         self.without_usage += u64::from(!counted);
         self.ended_early += u64::from(
@@ -85,7 +103,8 @@ impl TokenFacts {
         if let Some(tokens) = row.output_tokens.filter(|_| counted && !hides_reasoning(row)) {
             let sums = self.per_chunk.get_or_insert_default();
             sums.requests += 1;
-            sums.tokens = sums.tokens.saturating_add(tokens);
+            sums.measured += u64::from(row.chunk_tokens.is_some());
+            sums.tokens = sums.tokens.saturating_add(row.chunk_tokens.unwrap_or(tokens));
             sums.chunks = sums.chunks.saturating_add(row.counters.output_chunks);
         }
     }
@@ -108,11 +127,12 @@ impl Cached {
 }
 
 impl PerChunk {
-    /// Tokens per chunk, one token per request left out: the end-of-sequence token, which many servers count, comes in
-    /// no chunk. `None` without chunks.
+    /// Tokens per chunk. Where only the total is known, one token per request is left out: the end-of-sequence token,
+    /// which many servers count, comes in no chunk. `None` without chunks.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        ratio(self.tokens.saturating_sub(self.requests), self.chunks)
+        let unmeasured = self.requests.saturating_sub(self.measured);
+        ratio(self.tokens.saturating_sub(unmeasured), self.chunks)
     }
 }
 
@@ -157,9 +177,23 @@ mod tests {
         assert_eq!(facts.prompt, Some(AskedReceived { requests: 2, asked: 1024, received: 200 }));
         assert_eq!(facts.cached, Some(Cached { prompt: 200, cached: 80 }));
         assert_eq!(facts.cached.unwrap().share(), Some(0.4));
-        assert_eq!(facts.per_chunk, Some(PerChunk { requests: 1, tokens: 11, chunks: 6 }));
+        assert_eq!(facts.per_chunk, Some(PerChunk { requests: 1, measured: 0, tokens: 11, chunks: 6 }));
         assert_eq!(facts.per_chunk.unwrap().ratio(), Some(10.0 / 6.0));
         assert_eq!((facts.without_usage, facts.ended_early), (1, 2));
+    }
+
+    #[test]
+    fn tokens_counted_by_chunk_are_taken_as_they_were_counted() {
+        let mut measured = row(0);
+        (measured.chunk_tokens, measured.output_token_source) = (Some(6), TokenSource::ContinuousUsage);
+        let per_chunk = TokenFacts::of(&[measured.clone()]).per_chunk.unwrap();
+        assert_eq!(per_chunk.ratio(), Some(1.0));
+        (measured.chunk_tokens, measured.first_chunk_tokens) = (Some(18), Some(3));
+        let facts = TokenFacts::of(&[measured, row(1)]);
+        assert_eq!(facts.first_chunk, FirstChunk { measured: 1, assumed: 1 });
+        let both = facts.per_chunk.unwrap();
+        assert_eq!(both, PerChunk { requests: 2, measured: 1, tokens: 29, chunks: 12 });
+        assert_eq!(both.ratio(), Some(28.0 / 12.0));
     }
 
     #[test]

@@ -183,6 +183,10 @@ impl Exchange {
         record.set(StampKind::End, self.end.take().unwrap_or(Stamp { user: now, kernel: None }));
         record.http_status = self.reader.http_status();
         self.reader.write_to(&mut record);
+        if record.counters.output_chunks == 0 && record.counters.usage_events < 2 {
+            // The one count of an answer without output is its total, and says nothing about its first token.
+            record.unset(StampKind::FirstUsageToken);
+        }
         let (outcome, detail) = self.conclude();
         record.outcome = outcome;
         record.error = detail.map(Box::new);
@@ -222,6 +226,14 @@ impl Marks for Stamper<'_> {
         self.record.set_first(StampKind::FirstEvent, self.stamp);
         if meaning.terminal {
             self.record.set_first(StampKind::Terminal, self.stamp);
+        }
+        let counted = meaning.completion_tokens.is_some_and(|tokens| tokens > 0);
+        if counted && self.record.stamp(StampKind::FirstOutput).is_none() {
+            self.record.set_first(StampKind::FirstUsageToken, self.stamp);
+        }
+        if meaning.textless {
+            self.record.set_first(StampKind::FirstTextless, self.stamp);
+            self.record.set(StampKind::LastTextless, self.stamp);
         }
         let Some(kind) = meaning.output else { return };
         self.record.set_first(StampKind::FirstOutput, self.stamp);
@@ -355,6 +367,43 @@ mod tests {
         let record = bench.exchange.finish(Ticks(999)).unwrap();
         assert_eq!((record.counters.output_chunks, record.counters.coalesced_chunks), (3, 1));
         assert_eq!(record.first_output_kind, Some(OutputKind::Content));
+    }
+
+    fn counted(delta: &str, tokens: u64) -> String {
+        chunk(&format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}],\"usage\":{{\"completion_tokens\":{tokens}}}}}\n\n"
+        ))
+    }
+
+    #[test]
+    fn the_first_token_by_usage_comes_before_its_text() {
+        let mut bench = Bench::new();
+        bench.read(HEAD);
+        bench.read(&counted(r#"{"role":"assistant","content":""}"#, 0));
+        bench.read(&counted(r#"{"content":""}"#, 1));
+        bench.read(&counted(r#"{"content":"a"}"#, 2));
+        bench.read(&counted(r#"{"content":""}"#, 3));
+        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        let at = |kind| record.stamp(kind).map(|s| s.user.0);
+        assert_eq!(at(StampKind::FirstUsageToken), Some(400));
+        assert_eq!(at(StampKind::FirstContent), Some(500));
+        assert_eq!((at(StampKind::FirstTextless), at(StampKind::LastTextless)), (Some(400), Some(600)));
+        assert_eq!(record.counters.textless_chunks, 2, "a role is no token");
+    }
+
+    #[test]
+    fn an_ordinary_total_at_the_end_is_no_first_token() {
+        let usage = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":7}}\n\n";
+        for events in [vec![chunk(&content("a")), chunk(usage)], vec![chunk(usage)]] {
+            let mut bench = Bench::new();
+            bench.read(HEAD);
+            for event in &events {
+                bench.read(event);
+            }
+            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            assert_eq!(record.usage.completion_tokens, Some(7));
+            assert_eq!(record.stamp(StampKind::FirstUsageToken), None, "{events:?}");
+        }
     }
 
     #[test]

@@ -129,6 +129,10 @@ catalog! {
         "first visible content minus send start"; "no visible content came"; "1.0".
     TtftFromDue: "ttft_from_due_ms", "Time to first token (visible), from due", Milliseconds, Distribution, Request, LowerIsBetter;
         "first visible content minus due"; "no visible content came"; "1.0".
+    TimeToFirstUsageToken: "time_to_first_usage_token_ms", "Time to first token (usage)", Milliseconds, Distribution, Request, LowerIsBetter;
+        "first event whose count of completion tokens is above zero minus send start; it may come before any text"; "the server had counted no token when the first output came"; "1.1".
+    TimeToFirstUsageTokenFromDue: "time_to_first_usage_token_from_due_ms", "Time to first token (usage), from due", Milliseconds, Distribution, Request, LowerIsBetter;
+        "first event whose count of completion tokens is above zero minus due"; "the server had counted no token when the first output came"; "1.1".
     TimeToLastOutput: "time_to_last_output_ms", "Time to last output", Milliseconds, Distribution, Request, LowerIsBetter;
         "last output chunk minus send start"; "no output came"; "1.0".
     TimeToLastOutputFromDue: "time_to_last_output_from_due_ms", "Time to last output, from due", Milliseconds, Distribution, Request, LowerIsBetter;
@@ -144,8 +148,11 @@ catalog! {
     InterChunkLatency: "inter_chunk_latency_ms", "Inter-chunk latency", Milliseconds, Distribution, Gap, LowerIsBetter;
         "time between consecutive output chunks of one choice, pooled over requests; the mean is the sum of (last output minus first output) over the number of gaps";
         "one of the two chunks does not end its read: such a gap is counted apart and bounds the percentiles"; "1.0".
+    InterTokenLatency: "inter_token_latency_ms", "Inter-token latency", Milliseconds, Distribution, Gap, LowerIsBetter;
+        "time since the output chunk before that brought a token, over the tokens of the chunk, pooled over requests; the mean is the sum of these times over the sum of the tokens";
+        "the server did not count the tokens of every output chunk, or there was more than one choice; a gap of which a chunk does not end its read is counted apart and bounds the percentiles"; "1.1".
     Tpot: "tpot_ms", "Time per output token", Milliseconds, Distribution, Request, LowerIsBetter;
-        "(last output minus first output) over (output tokens minus the tokens of the first chunk, assumed 1)";
+        "(last output minus first output) over (output tokens minus the tokens of the first chunk, 1 where they are not known)";
         "fewer than two tokens or chunks, first and last output in one read, or more than one choice"; "1.0".
     DecodeTokS: "decode_tok_s", "Decode speed", TokensPerSecond, Distribution, Request, HigherIsBetter;
         "1000 over the time per output token in milliseconds"; "there is no time per output token, or it is zero"; "1.0".
@@ -253,7 +260,7 @@ mod tests {
             twins += 1;
         }
         assert_eq!(twins, CATALOG.iter().filter(|m| m.name.ends_with("_from_due_ms")).count());
-        assert_eq!(twins, 6);
+        assert_eq!(twins, 7);
     }
 
     #[test]

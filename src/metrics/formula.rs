@@ -30,6 +30,8 @@ pub fn value(id: MetricId, row: &RequestRow) -> Option<f64> {
         MetricId::TimeToFirstOutputFromDue => ms(at.first_output, Some(row.due)),
         MetricId::Ttft => ms(at.first_content, row.send_start),
         MetricId::TtftFromDue => ms(at.first_content, Some(row.due)),
+        MetricId::TimeToFirstUsageToken => ms(at.first_usage_token, row.send_start),
+        MetricId::TimeToFirstUsageTokenFromDue => ms(at.first_usage_token, Some(row.due)),
         MetricId::TimeToLastOutput => ms(at.last_output, row.send_start),
         MetricId::TimeToLastOutputFromDue => ms(at.last_output, Some(row.due)),
         MetricId::E2e => ms(stream_end(row), row.send_start),
@@ -53,6 +55,7 @@ pub fn value(id: MetricId, row: &RequestRow) -> Option<f64> {
         MetricId::RequestWrite => ms(row.send_end, row.send_start),
         MetricId::Connect => row.connect.map(Nanos::as_millis_f64),
         MetricId::InterChunkLatency
+        | MetricId::InterTokenLatency
         | MetricId::RequestRate
         | MetricId::AttemptRate
         | MetricId::OutputTokS
@@ -75,11 +78,19 @@ pub fn stream_end(row: &RequestRow) -> Option<Nanos> {
     row.at.terminal.or(row.at.end)
 }
 
+/// Tokens of the first output chunk by the server's own count; `None` where they are not known. A first chunk that
+/// brought output and no token is no count but one that lags behind its text.
+#[must_use]
+pub fn measured_first_chunk_tokens(row: &RequestRow) -> Option<u64> {
+    row.first_chunk_tokens.map(u64::from).filter(|tokens| *tokens > 0)
+}
+
 fn tpot_ms(row: &RequestRow) -> Option<f64> {
     if row.several_choices || row.one_output_read || row.counters.output_chunks < 2 {
         return None;
     }
-    let later_tokens = row.output_tokens?.checked_sub(ASSUMED_FIRST_CHUNK_TOKENS)?;
+    let first_tokens = measured_first_chunk_tokens(row).unwrap_or(ASSUMED_FIRST_CHUNK_TOKENS);
+    let later_tokens = row.output_tokens?.checked_sub(first_tokens)?;
     if later_tokens == 0 {
         return None;
     }
@@ -111,7 +122,7 @@ mod tests {
     use crate::metrics::testing::row;
 
     /// Every metric of request scope on the hand-made row of [`row`].
-    const WORKED: [(MetricId, Option<f64>); 26] = [
+    const WORKED: [(MetricId, Option<f64>); 28] = [
         (MetricId::TimeToFirstByte, Some(9.0)),
         (MetricId::TimeToFirstByteFromDue, Some(10.0)),
         (MetricId::TimeToFirstEvent, Some(10.0)),
@@ -120,6 +131,8 @@ mod tests {
         (MetricId::TimeToFirstOutputFromDue, Some(20.0)),
         (MetricId::Ttft, Some(29.0)),
         (MetricId::TtftFromDue, Some(30.0)),
+        (MetricId::TimeToFirstUsageToken, None),
+        (MetricId::TimeToFirstUsageTokenFromDue, None),
         (MetricId::TimeToLastOutput, Some(129.0)),
         (MetricId::TimeToLastOutputFromDue, Some(130.0)),
         (MetricId::E2e, Some(130.0)),
@@ -211,6 +224,33 @@ mod tests {
         row.output_tokens = Some(2);
         row.counters.output_chunks = 2;
         assert_eq!(value(MetricId::Tpot, &row), Some(110.0));
+    }
+
+    /// Report 5 of the collected ones: 8 tokens in the first chunk, then 8 chunks of one token every 20 ms.
+    #[test]
+    fn tpot_takes_the_tokens_of_the_first_chunk_where_they_were_counted() {
+        let mut row = row(0);
+        (row.output_tokens, row.counters.output_chunks) = (Some(16), 9);
+        (row.at.first_output, row.at.last_output) =
+            (Some(Nanos::from_millis(500)), Some(Nanos::from_millis(660)));
+        assert_eq!(value(MetricId::Tpot, &row), Some(160.0 / 15.0));
+        row.first_chunk_tokens = Some(8);
+        assert_eq!(value(MetricId::Tpot, &row), Some(20.0));
+        row.first_chunk_tokens = Some(0);
+        assert_eq!(value(MetricId::Tpot, &row), Some(160.0 / 15.0), "a count that lags is none");
+        for all_or_more in [16, 17] {
+            row.first_chunk_tokens = Some(all_or_more);
+            assert_eq!(value(MetricId::Tpot, &row), None);
+        }
+    }
+
+    #[test]
+    fn the_first_token_by_usage_may_come_before_the_first_text() {
+        let mut row = row(0);
+        row.at.first_usage_token = Some(Nanos::from_millis(15));
+        assert_eq!(value(MetricId::TimeToFirstUsageToken, &row), Some(14.0));
+        assert_eq!(value(MetricId::TimeToFirstUsageTokenFromDue, &row), Some(15.0));
+        assert_eq!(value(MetricId::Ttft, &row), Some(29.0), "which stays the time to text");
     }
 
     #[test]

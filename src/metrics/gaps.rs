@@ -25,6 +25,8 @@ pub struct Chunk {
     pub ends_read: bool,
     /// The choice it belongs to.
     pub choice: u32,
+    /// Tokens that came with it; `None` where the server did not count as it went.
+    pub tokens: Option<u32>,
 }
 
 /// The gaps of all requests of a population.
@@ -75,7 +77,7 @@ pub struct PercentileBounds {
 
 impl Chunk {
     /// The earliest instant at which it can have arrived.
-    fn earliest(&self) -> Nanos {
+    pub(super) fn earliest(&self) -> Nanos {
         if self.ends_read { self.at } else { self.not_before.min(self.at) }
     }
 }
@@ -111,20 +113,13 @@ impl GapPopulation {
     /// The statistics. Sorts copies; meant for the end of a run.
     #[must_use]
     pub fn distribution(&self) -> GapDistribution {
-        let exact: Vec<f64> = ascending(self.exact.iter().copied());
-        let share = (!self.is_empty()).then(|| float(self.censored.len()) / float(self.len()));
-        GapDistribution {
-            exact: Distribution {
-                count: exact.len(),
-                mean: self.mean_ms(),
-                stddev: exact::stdev(&exact),
-                percentiles: Percentiles::of(&exact),
-                ci95: Ci95::default(),
-                independence: None,
-            },
-            coalesced: CoalescedGaps { count: self.censored.len(), share },
-            bounds: self.bounds(),
-        }
+        let ms = |bound: fn(&GapBounds) -> Nanos| self.censored.iter().map(bound).map(Nanos::as_millis_f64);
+        GapDistribution::of(
+            self.exact.iter().map(|gap| gap.as_millis_f64()).collect(),
+            ms(|gap| gap.lower).collect(),
+            ms(|gap| gap.upper).collect(),
+            self.mean_ms(),
+        )
     }
 
     fn add_gap(&mut self, earlier: &Chunk, later: &Chunk) {
@@ -146,27 +141,43 @@ impl GapPopulation {
     fn mean_ms(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.spans as f64 / 1e6 / float(self.len()))
     }
+}
 
-    fn bounds(&self) -> Option<PercentileBounds> {
-        if self.censored.is_empty() {
-            return None;
-        }
-        let curve = |bound: fn(&GapBounds) -> Nanos| {
-            Percentiles::of(&ascending(self.exact.iter().copied().chain(self.censored.iter().map(bound))))
+impl GapDistribution {
+    /// The statistics of exact values, and of as many lower as upper bounds of censored ones, each in any order.
+    pub(super) fn of(mut exact: Vec<f64>, lower: Vec<f64>, upper: Vec<f64>, mean: Option<f64>) -> Self {
+        let (censored, all) = (lower.len(), exact.len() + lower.len());
+        let curve = |mut bounds: Vec<f64>| {
+            bounds.extend(&exact);
+            Percentiles::of(ascending(&mut bounds))
         };
-        Some(PercentileBounds { lower: curve(|gap| gap.lower)?, upper: curve(|gap| gap.upper)? })
+        let bounds = (censored > 0).then(|| Some((curve(lower)?, curve(upper)?))).flatten();
+        let exact = ascending(&mut exact);
+        Self {
+            exact: Distribution {
+                count: exact.len(),
+                mean,
+                stddev: exact::stdev(exact),
+                percentiles: Percentiles::of(exact),
+                ci95: Ci95::default(),
+                independence: None,
+            },
+            coalesced: CoalescedGaps {
+                count: censored,
+                share: (all > 0).then(|| float(censored) / float(all)),
+            },
+            bounds: bounds.map(|(lower, upper)| PercentileBounds { lower, upper }),
+        }
     }
 }
 
-/// Sorted as whole numbers, then turned into milliseconds.
-fn ascending(gaps: impl Iterator<Item = Nanos>) -> Vec<f64> {
-    let mut gaps: Vec<Nanos> = gaps.collect();
-    gaps.sort_unstable();
-    gaps.into_iter().map(Nanos::as_millis_f64).collect()
+fn ascending(values: &mut [f64]) -> &[f64] {
+    values.sort_unstable_by(f64::total_cmp);
+    values
 }
 
 /// Stamps of one run are within 292 years of each other; a span beyond that would be clamped.
-fn difference(later: Nanos, earlier: Nanos) -> Nanos {
+pub(super) fn difference(later: Nanos, earlier: Nanos) -> Nanos {
     Nanos(later.0.saturating_sub(earlier.0))
 }
 
@@ -182,11 +193,17 @@ mod tests {
     const MS: i64 = Nanos::PER_MILLI;
 
     fn exact_at(ms: i64) -> Chunk {
-        Chunk { at: Nanos(ms * MS), not_before: Nanos(0), ends_read: true, choice: 0 }
+        Chunk { at: Nanos(ms * MS), not_before: Nanos(0), ends_read: true, choice: 0, tokens: None }
     }
 
     fn hidden(not_before_ms: i64, ms: i64) -> Chunk {
-        Chunk { at: Nanos(ms * MS), not_before: Nanos(not_before_ms * MS), ends_read: false, choice: 0 }
+        Chunk {
+            at: Nanos(ms * MS),
+            not_before: Nanos(not_before_ms * MS),
+            ends_read: false,
+            choice: 0,
+            tokens: None,
+        }
     }
 
     fn of(requests: &[&[Chunk]]) -> GapDistribution {
@@ -286,6 +303,7 @@ mod tests {
                         not_before: Nanos(emptied),
                         ends_read: false,
                         choice: 0,
+                        tokens: None,
                     };
                     chunks.extend(earlier.iter().map(hide));
                     chunks.push(Chunk {
@@ -293,6 +311,7 @@ mod tests {
                         not_before: Nanos(emptied),
                         ends_read: true,
                         choice: 0,
+                        tokens: None,
                     });
                     emptied = *last;
                     pending.clear();
@@ -302,7 +321,8 @@ mod tests {
             truth.extend(arrivals.windows(2).map(|w| Nanos(w[1] - w[0])));
             population.add_request(&chunks);
         }
-        let truth = Percentiles::of(&ascending(truth.into_iter())).unwrap();
+        let mut truth: Vec<f64> = truth.into_iter().map(Nanos::as_millis_f64).collect();
+        let truth = Percentiles::of(ascending(&mut truth)).unwrap();
         let d = population.distribution();
         let b = d.bounds.unwrap();
         assert!(d.coalesced.share.unwrap() > 0.3);

@@ -2,6 +2,7 @@
 //! [`row::RequestRow`]s and plain numbers: nothing here reads a clock, a socket or a file.
 
 pub mod catalog;
+pub mod compat;
 pub mod distribution;
 pub mod exact;
 pub mod formula;
@@ -13,6 +14,7 @@ pub mod rates;
 pub mod row;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod token_gaps;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};

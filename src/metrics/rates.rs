@@ -109,14 +109,23 @@ impl TokenTimeline {
     }
 
     /// Adds one request's output chunks in order of arrival. Its tokens are shared out evenly between the chunks, and
-    /// a chunk's tokens evenly over the gap before it; those of the first chunk fall where it arrived.
+    /// a chunk's tokens evenly over the gap before it; those of the first chunk fall where it arrived. Where the server
+    /// counted the tokens of every chunk, each chunk has its own, and what the server counted beyond them (an end that
+    /// came in no chunk) falls where the last one arrived.
     pub fn add_request(&mut self, chunks: &[Chunk], output_tokens: Option<u64>) {
-        let (Some(tokens), Some(first)) = (output_tokens, chunks.first()) else { return };
+        let (Some(tokens), Some(first), Some(last)) = (output_tokens, chunks.first(), chunks.last()) else {
+            return;
+        };
         self.any = true;
+        let measured = chunks.iter().try_fold(0_u64, |sum, c| Some(sum.saturating_add(u64::from(c.tokens?))));
         let each = float(tokens) / float(count(chunks.iter()));
-        self.spread(first.at, first.at, each);
+        let own = |chunk: &Chunk| chunk.tokens.filter(|_| measured.is_some()).map_or(each, f64::from);
+        self.spread(first.at, first.at, own(first));
         for (earlier, later) in chunks.iter().zip(chunks.iter().skip(1)) {
-            self.spread(earlier.at, later.at, each);
+            self.spread(earlier.at, later.at, own(later));
+        }
+        if let Some(beyond) = measured.and_then(|sum| tokens.checked_sub(sum)) {
+            self.spread(last.at, last.at, float(beyond));
         }
     }
 
@@ -278,7 +287,7 @@ mod tests {
     }
 
     fn chunk(at: i64) -> Chunk {
-        Chunk { at: Nanos(at), not_before: Nanos(at), ends_read: true, choice: 0 }
+        Chunk { at: Nanos(at), not_before: Nanos(at), ends_read: true, choice: 0, tokens: None }
     }
 
     #[test]
@@ -291,6 +300,20 @@ mod tests {
         // Another request in the third second decides.
         timeline.add_request(&[chunk(2 * SECOND), chunk(2 * SECOND)], Some(10));
         assert_eq!(timeline.peak(), Some(11.25));
+    }
+
+    #[test]
+    fn counted_tokens_fall_with_their_own_chunk() {
+        let mut timeline = TokenTimeline::new(window(3));
+        let counted = |at, tokens| Chunk { tokens: Some(tokens), ..chunk(at) };
+        // 7 at once, 1 over the next second, none with the last, and 2 that came in no chunk.
+        let chunks = [counted(SECOND / 2, 7), counted(3 * SECOND / 2, 1), counted(5 * SECOND / 2, 0)];
+        timeline.add_request(&chunks, Some(10));
+        assert_eq!(timeline.seconds, [7.5, 0.5, 2.0]);
+        // One chunk without a count: nothing is known about the others either.
+        let mut timeline = TokenTimeline::new(window(3));
+        timeline.add_request(&[chunks[0], chunk(SECOND)], Some(10));
+        assert_eq!(timeline.seconds, [10.0, 0.0, 0.0]);
     }
 
     #[test]

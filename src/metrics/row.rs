@@ -32,6 +32,12 @@ pub struct ReceiveStamps {
     pub first_tool_call: Option<Nanos>,
     /// Last output chunk.
     pub last_output: Option<Nanos>,
+    /// First event that counts a completion token, where the server counted before the first output or with it.
+    pub first_usage_token: Option<Nanos>,
+    /// First textless chunk.
+    pub first_textless: Option<Nanos>,
+    /// Last textless chunk.
+    pub last_textless: Option<Nanos>,
     /// `[DONE]`, or the endpoint's own terminal.
     pub terminal: Option<Nanos>,
     /// Body complete, or the moment the request was given up.
@@ -144,6 +150,10 @@ pub struct RequestRow {
     pub output_tokens: Option<u64>,
     /// That source.
     pub output_token_source: TokenSource,
+    /// Tokens that came with the first output chunk, by the server's count as it goes; `None` without such a count.
+    pub first_chunk_tokens: Option<u32>,
+    /// Tokens that came with output chunks; `None` unless each of them has its count.
+    pub chunk_tokens: Option<u64>,
     /// Finish reasons by choice, in order of arrival.
     pub finish_reasons: Vec<(u32, String)>,
     /// The plan's context target.

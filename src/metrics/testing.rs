@@ -17,6 +17,9 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         first_content: ms(30),
         first_tool_call: None,
         last_output: ms(130),
+        first_usage_token: None,
+        first_textless: None,
+        last_textless: None,
         terminal: ms(131),
         end: ms(132),
     };
@@ -61,6 +64,8 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         },
         output_tokens: Some(11),
         output_token_source: TokenSource::Usage,
+        first_chunk_tokens: None,
+        chunk_tokens: None,
         finish_reasons: vec![(0, "stop".to_owned())],
         planned_context_tokens: Some(512),
         requested_max_tokens: Some(128),

@@ -33,6 +33,13 @@ pub enum StampKind {
     FirstToolCall,
     /// Last output chunk.
     LastOutput,
+    /// First event whose count of completion tokens is above zero, where such counts came before the first output or
+    /// with it.
+    FirstUsageToken,
+    /// First textless chunk.
+    FirstTextless,
+    /// Last textless chunk.
+    LastTextless,
     /// `[DONE]`, or the endpoint's own terminal.
     Terminal,
     /// Body complete, or the moment the request was given up.
@@ -41,7 +48,7 @@ pub enum StampKind {
 
 impl StampKind {
     /// How many kinds there are: the length of [`RequestRecord::stamps`].
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 13;
 }
 
 /// What an output chunk carried.
@@ -93,6 +100,9 @@ pub struct Counters {
     pub usage_events: u64,
     /// Output chunks that share a read with an earlier output chunk of the request.
     pub coalesced_chunks: u64,
+    /// Events without output whose delta has an empty content and no role (of completions: an empty text): a token
+    /// without text of its own.
+    pub textless_chunks: u64,
     /// Events that are not JSON.
     pub malformed_events: u64,
     /// Events that are JSON without a meaning we know.

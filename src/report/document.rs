@@ -2,17 +2,21 @@
 //!
 //! These types are the contract: serialized forms stand apart from the types the program computes with, keys keep their
 //! order, and what is missing is `null` or absent, never 0. Numbers are finite. Blocks of later versions (objectives,
-//! peers' metric names, server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
+//! server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
 //! formulas are in `metrics`, the verdict in [`crate::report::validity`], the warnings in [`crate::report::warnings`].
 
+pub mod compat;
 pub mod instrument;
 pub mod measured;
 pub mod metric;
 pub mod provenance;
 pub mod spec;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use self::compat::PeerDoc;
 use self::instrument::InstrumentDoc;
 use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
 use self::metric::MetricDoc;
@@ -31,7 +35,11 @@ use crate::units::{Nanos, UnixNanos, calendar};
 /// they do not know.
 ///
 /// * 1.0: the first one.
-pub const SCHEMA: &str = "hammerscale.run/1.0";
+/// * 1.1: `compat`; `inter_token_latency_ms`, `time_to_first_usage_token_ms` and its twin from due; in `tpot_ms`
+///   `first_chunk_tokens` can be `measured`, and `first_chunk_counts` says how many where both kinds occur; in lines of
+///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
+///   `first_chunk_tokens` and `chunk_tokens`.
+pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +96,8 @@ pub struct RunFacts<'a> {
     pub instrument: &'a InstrumentFacts,
     /// Valid requests by the reference's own rules; `None` when no reference artifact was made.
     pub reference_ok: Option<u64>,
+    /// The metrics of the reference artifact; `None` when none was made.
+    pub reference_metrics: Option<&'a BTreeMap<String, serde_json::Value>>,
 }
 
 /// The document.
@@ -131,6 +141,9 @@ pub struct RunDocument {
     pub tokens: TokensDoc,
     /// How good the instrument was.
     pub instrument: InstrumentDoc,
+    /// What other tools would have reported, by tool; absent in documents of version 1.0.
+    #[serde(default)]
+    pub compat: OrderedMap<PeerDoc>,
     /// What a reader must know before using the numbers.
     pub warnings: Vec<WarningDoc>,
 }
@@ -182,6 +195,7 @@ impl RunDocument {
             rates: measured::rates(&summary.rates),
             tokens: TokensDoc::of(&summary.tokens),
             instrument: InstrumentDoc::of(facts.instrument, &summary.stamps, judgement),
+            compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
             warnings: found.into_iter().map(WarningDoc::of).collect(),
         }
     }

@@ -6,6 +6,7 @@
 //! block   = length:u32 crc:u32 payload                                     CRC-32/ISO-HDLC of the payload, `length` bytes
 //! payload = 1 key count chunk*                                             chunks of one request
 //!         | 2 blocks chunks                                                the end: how many blocks of chunks, how many chunks
+//!         | 3 count tokens*                                                since 1.1: tokens of the chunks of the next block
 //! key     = request_index warmup:byte                                      1 for a warm-up request, else 0
 //! chunk   = flags:byte [choice] user [kernel] not_before
 //! flags     bits 0-1 kind (0 reasoning, 1 content, 2 tool call, 3 refusal), bit 2 ends its read, bit 3 has a kernel stamp,
@@ -13,10 +14,11 @@
 //! user      signed: user stamp − user stamp of the chunk before (in the first one of a block: − 0)
 //! kernel    signed: user stamp − kernel stamp
 //! not_before signed: bound − user stamp of the chunk before (in the first one of a block: − 0)
+//! tokens    0: not known; n + 1: n tokens came with the chunk
 //! ```
 //!
 //! Numbers without a width are LEB128, signed ones zigzag-mapped. Stamps are nanoseconds since the run's zero. A chunk
-//! takes about 9 bytes. A request with many chunks has several blocks, one after the other; a request without output has
+//! takes about 9 bytes, 10 with its tokens. Tokens stand before a block only where some are known. A request with many chunks has several blocks, one after the other; a request without output has
 //! none. Payloads that begin with another byte are of a newer minor version and are
 //! skipped. A file that ends early, or whose last block was torn, is read up to there ([`Ending`]). Whether a stamp is exact is
 //! in the file (`ends its read`); what a gap means is not.
@@ -37,8 +39,11 @@ pub use self::read::{Block, Ending, EventsError, EventsReader, RunEvents, popula
 
 /// First bytes of the file.
 const MAGIC: &[u8; 8] = b"HSEVENTS";
-/// Version of the layout. 1.0: the first one. A new minor version may only add kinds of payload.
-const VERSION: (u16, u16) = (1, 0);
+/// Version of the layout. A new minor version may only add kinds of payload.
+///
+/// * 1.0: the first one.
+/// * 1.1: tokens of chunks.
+const VERSION: (u16, u16) = (1, 1);
 const HEADER_BYTES: usize = 16;
 const BLOCK_HEAD_BYTES: usize = 8;
 /// Chunks of one block at most: a block is checked as a whole, so that a torn one loses no more than these.
@@ -48,6 +53,7 @@ const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
 const TAG_CHUNKS: u8 = 1;
 const TAG_END: u8 = 2;
+const TAG_TOKENS: u8 = 3;
 
 const FLAG_KIND: u8 = 0b11;
 const FLAG_ENDS_READ: u8 = 1 << 2;
@@ -103,6 +109,10 @@ impl<W: Write> EventsWriter<W> {
     /// Those of the underlying writer.
     pub fn write(&mut self, key: RequestKey, chunks: &[OutputChunk]) -> io::Result<()> {
         for part in chunks.chunks(CHUNKS_PER_BLOCK) {
+            if part.iter().any(|chunk| chunk.tokens.is_some()) {
+                encode_tokens(&mut self.payload, part);
+                self.write_block()?;
+            }
             encode_chunks(&mut self.payload, key, part);
             self.write_block()?;
             self.blocks += 1;
@@ -164,6 +174,15 @@ fn encode_chunks(payload: &mut Vec<u8>, key: RequestKey, chunks: &[OutputChunk])
         }
         put_signed(payload, chunk.not_before.0.wrapping_sub(before));
         before = chunk.user.0;
+    }
+}
+
+fn encode_tokens(payload: &mut Vec<u8>, chunks: &[OutputChunk]) {
+    payload.clear();
+    payload.push(TAG_TOKENS);
+    put_unsigned(payload, chunks.len() as u64);
+    for chunk in chunks {
+        put_unsigned(payload, chunk.tokens.map_or(0, |tokens| u64::from(tokens) + 1));
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         summary: &summary,
         instrument: &instrument,
         reference_ok: Some(artifact.completed() as u64),
+        reference_metrics: Some(artifact.metrics()),
     });
     let artifact = to_string(&artifact).map_err(|e| unwritten(e.into()))?;
     let json = document.to_json().map_err(|e| unwritten(e.into()))?;

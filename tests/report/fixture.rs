@@ -91,6 +91,7 @@ impl Run {
             summary,
             instrument: &self.instrument,
             reference_ok: self.reference_ok,
+            reference_metrics: None,
         };
         RunDocument::of(&facts)
     }
@@ -251,6 +252,9 @@ fn request(
             first_content: of(&chunks[0]),
             first_tool_call: None,
             last_output: of(&chunks[63]),
+            first_usage_token: None,
+            first_textless: None,
+            last_textless: None,
             terminal: Some(Nanos(at + 400 * US + late)),
             end: Some(Nanos(at + 450 * US + late)),
         }
@@ -310,6 +314,8 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
         },
         output_tokens: Some(65),
         output_token_source: TokenSource::Usage,
+        first_chunk_tokens: None,
+        chunk_tokens: None,
         finish_reasons: vec![(0, "stop".to_owned())],
         planned_context_tokens: Some(512),
         requested_max_tokens: Some(64),
@@ -337,6 +343,7 @@ fn stream(random: &mut Random, first_byte: i64) -> (Vec<OutputChunk>, u64) {
             user,
             not_before: Nanos(not_before),
             ends_read: true,
+            tokens: None,
         });
     }
     let mut coalesced = 0;

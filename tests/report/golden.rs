@@ -1,4 +1,4 @@
-//! Documents and terminal summaries of five runs, byte for byte.
+//! Documents and terminal summaries of six runs, byte for byte.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,16 @@ use hammerscale::report::document::{DocumentError, RunDocument, SCHEMA};
 use hammerscale::report::terminal::{layout::Style, render};
 
 use crate::fixture::{self, Run};
+use crate::peers::counted;
 
-fn cases() -> [(&'static str, Run); 5] {
+fn cases() -> [(&'static str, Run); 6] {
     [
         ("normal", fixture::normal()),
         ("empty", fixture::empty()),
         ("one_sample", fixture::one_sample()),
         ("all_failed", fixture::all_failed()),
         ("wide", fixture::wide()),
+        ("counted", counted()),
     ]
 }
 

@@ -10,6 +10,7 @@ use hammerscale::report::requests::read::read_rows;
 use serde_json::Value;
 
 use crate::fixture::{self, Run};
+use crate::peers::counted;
 
 pub(crate) fn requests_jsonl(run: &Run) -> Vec<u8> {
     let mut writer = RequestsWriter::new(Vec::new(), run.id());
@@ -29,9 +30,14 @@ pub(crate) fn events_bin(run: &Run) -> Vec<u8> {
 
 #[test]
 fn a_saved_run_gives_the_same_document_to_the_last_digit() {
-    for run in
-        [fixture::normal(), fixture::empty(), fixture::one_sample(), fixture::all_failed(), fixture::wide()]
-    {
+    for run in [
+        fixture::normal(),
+        fixture::empty(),
+        fixture::one_sample(),
+        fixture::all_failed(),
+        fixture::wide(),
+        counted(),
+    ] {
         let rows = read_rows(BufReader::new(&requests_jsonl(&run)[..])).unwrap();
         assert_eq!(rows.cut_line, None);
         let events = RunEvents::read(&events_bin(&run)[..]).unwrap();

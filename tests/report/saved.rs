@@ -9,6 +9,7 @@ use hammerscale::report::recorder::RunRecorder;
 use hammerscale::report::saved::{SavedError, SavedRun};
 
 use crate::fixture::{self, Run};
+use crate::peers::counted;
 
 fn record(run: &Run, path: &Path, until: usize) -> RunRecorder {
     let mut recorder = RunRecorder::open(path, false, run.id()).unwrap();
@@ -21,9 +22,12 @@ fn record(run: &Run, path: &Path, until: usize) -> RunRecorder {
 #[test]
 fn a_run_is_recorded_finished_and_rendered_again() {
     let tmp = tempfile::tempdir().unwrap();
-    for (name, run) in
-        [("normal", fixture::normal()), ("empty", fixture::empty()), ("all_failed", fixture::all_failed())]
-    {
+    for (name, run) in [
+        ("normal", fixture::normal()),
+        ("empty", fixture::empty()),
+        ("all_failed", fixture::all_failed()),
+        ("counted", counted()),
+    ] {
         let path = tmp.path().join(name);
         let recorded = record(&run, &path, usize::MAX).close().unwrap();
         let populations = recorded.populations(&run.rows, &run.facts).unwrap();

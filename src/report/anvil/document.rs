@@ -118,6 +118,12 @@ struct ServeFlags<'a> {
 }
 
 impl<'a> Artifact<'a> {
+    /// `metrics`.
+    #[must_use]
+    pub const fn metrics(&self) -> &BTreeMap<String, Value> {
+        &self.metrics
+    }
+
     /// The artifact of a run. Rows may come in any order; warm-up rows are left out. Requests of the plan without a row
     /// were never sent and are failures, so that a run that was cut short does not look complete.
     #[must_use]

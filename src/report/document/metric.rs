@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::finite;
 use crate::aggregate::summary::Summary;
+use crate::aggregate::tokens::FirstChunk;
 use crate::metrics::catalog::{CATALOG, MetricId};
 use crate::metrics::distribution::Ci95;
 use crate::metrics::gaps::GapDistribution;
 use crate::metrics::interval::{Independence, Interval};
+use crate::metrics::row::TokenSource;
 use crate::metrics::{Distribution, Percentiles};
 use crate::report::ordered::OrderedMap;
 
@@ -48,15 +50,31 @@ pub struct MetricDoc {
     pub ci95: Ci95Doc,
     /// The check behind the intervals; `null` when there was nothing to check.
     pub independence: Option<IndependenceDoc>,
-    /// Where the tokens of the first chunk come from; only at the time per output token.
+    /// Where the tokens of the first chunk come from; only at the time per output token: `measured` when the server
+    /// counted them in every request behind the values, else `assumed_1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_chunk_tokens: Option<String>,
+    /// How many values are of each kind; only where there are both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_chunk_counts: Option<FirstChunkDoc>,
+    /// Where the tokens of a chunk come from; only at the time between tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Gaps of which only bounds are known; only at gaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesced_gaps: Option<CoalescedDoc>,
     /// Two percentile curves with those gaps at their bounds; only when there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<BoundsDoc>,
+}
+
+/// Values by where the tokens of the first chunk come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FirstChunkDoc {
+    /// The server counted them.
+    pub measured: u64,
+    /// Taken as one.
+    pub assumed_1: u64,
 }
 
 /// 95% confidence intervals; `null` where there are too few values, or values depend on their neighbours.
@@ -130,6 +148,8 @@ pub struct PercentilesDoc {
     pub max: Option<f64>,
 }
 
+/// What a value is that the server told.
+const MEASURED: &str = "measured";
 /// What a value is when nothing tells it.
 const ASSUMED_ONE: &str = "assumed_1";
 
@@ -139,7 +159,11 @@ impl MetricDoc {
             let mut doc = Self::of(id, summary.metric(id)?);
             match id {
                 MetricId::InterChunkLatency => doc.add_gaps(&summary.gaps),
-                MetricId::Tpot => doc.first_chunk_tokens = Some(ASSUMED_ONE.to_owned()),
+                MetricId::InterTokenLatency => {
+                    doc.add_gaps(&summary.token_gaps);
+                    doc.source = Some(TokenSource::ContinuousUsage.name().to_owned());
+                }
+                MetricId::Tpot => doc.add_first_chunk(summary.tokens.first_chunk),
                 _ => {}
             }
             Some(doc)
@@ -169,9 +193,18 @@ impl MetricDoc {
             ci95: Ci95Doc::of(&values.ci95),
             independence: values.independence.map(IndependenceDoc::of),
             first_chunk_tokens: None,
+            first_chunk_counts: None,
+            source: None,
             coalesced_gaps: None,
             bounds: None,
         }
+    }
+
+    fn add_first_chunk(&mut self, from: FirstChunk) {
+        let FirstChunk { measured, assumed } = from;
+        self.first_chunk_tokens = Some(if assumed == 0 { MEASURED } else { ASSUMED_ONE }.to_owned());
+        self.first_chunk_counts =
+            (measured > 0 && assumed > 0).then_some(FirstChunkDoc { measured, assumed_1: assumed });
     }
 
     fn add_gaps(&mut self, gaps: &GapDistribution) {

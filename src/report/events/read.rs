@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::coding::{crc32, take_byte, take_signed, take_unsigned};
 use super::{
     BLOCK_HEAD_BYTES, FLAG_CHOICE, FLAG_ENDS_READ, FLAG_KERNEL, FLAG_KIND, FLAGS, HEADER_BYTES, KINDS, MAGIC,
-    MAX_PAYLOAD_BYTES, RequestKey, TAG_CHUNKS, TAG_END, VERSION,
+    MAX_PAYLOAD_BYTES, RequestKey, TAG_CHUNKS, TAG_END, TAG_TOKENS, VERSION,
 };
 use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::summary::{ChunkPopulations, Facts};
@@ -70,6 +70,10 @@ pub struct EventsReader<R> {
     offset: u64,
     blocks: u64,
     chunks: u64,
+    /// Tokens of the chunks of the next block.
+    tokens: Option<Vec<Option<u32>>>,
+    /// Bytes of those tokens: not used until their chunks are there.
+    unused: u64,
     ending: Option<Ending>,
 }
 
@@ -156,7 +160,15 @@ impl<R: Read> EventsReader<R> {
         if major != VERSION.0 {
             return Err(EventsError::Version { major, minor });
         }
-        Ok(Self { input, offset: HEADER_BYTES as u64, blocks: 0, chunks: 0, ending: None })
+        Ok(Self {
+            input,
+            offset: HEADER_BYTES as u64,
+            blocks: 0,
+            chunks: 0,
+            tokens: None,
+            unused: 0,
+            ending: None,
+        })
     }
 
     /// The next block; `None` at the end, whatever it is like: see [`EventsReader::ending`].
@@ -202,22 +214,38 @@ impl<R: Read> EventsReader<R> {
     }
 
     fn pass(&mut self, length: usize) {
-        self.offset += (BLOCK_HEAD_BYTES + length) as u64;
+        self.unused += (BLOCK_HEAD_BYTES + length) as u64;
+        if self.tokens.is_none() {
+            self.offset += std::mem::take(&mut self.unused);
+        }
     }
 
     fn damaged(&mut self, reason: &'static str) -> Option<Block> {
-        self.ending = Some(Ending::Damaged { offset: self.offset, reason });
+        self.ending = Some(Ending::Damaged { offset: self.offset + self.unused, reason });
         None
     }
 
     fn decode(&mut self, mut payload: &[u8]) -> Result<Option<Block>, &'static str> {
         match take_byte(&mut payload) {
             Some(TAG_CHUNKS) => {
-                let block = decode_chunks(payload).ok_or("unreadable chunks")?;
+                let mut block = decode_chunks(payload).ok_or("unreadable chunks")?;
+                if let Some(tokens) = self.tokens.take() {
+                    if tokens.len() != block.chunks.len() {
+                        return Err("tokens of other chunks");
+                    }
+                    for (chunk, tokens) in block.chunks.iter_mut().zip(tokens) {
+                        chunk.tokens = tokens;
+                    }
+                }
                 self.blocks += 1;
                 self.chunks += block.chunks.len() as u64;
                 Ok(Some(block))
             }
+            Some(TAG_TOKENS) => {
+                self.tokens = Some(decode_tokens(payload).ok_or("unreadable tokens")?);
+                Ok(None)
+            }
+            Some(TAG_END) if self.tokens.is_some() => Err("tokens of no chunks"),
             Some(TAG_END) => {
                 let totals = (take_unsigned(&mut payload), take_unsigned(&mut payload));
                 if totals != (Some(self.blocks), Some(self.chunks)) {
@@ -261,10 +289,24 @@ fn decode_chunks(mut payload: &[u8]) -> Option<Block> {
             user: Nanos(user),
             not_before: Nanos(not_before),
             ends_read: flags & FLAG_ENDS_READ != 0,
+            tokens: None,
         });
         before = user;
     }
     bytes.is_empty().then_some(Block { key: RequestKey { request_index, warmup }, chunks })
+}
+
+fn decode_tokens(mut payload: &[u8]) -> Option<Vec<Option<u32>>> {
+    let bytes = &mut payload;
+    let count = take_unsigned(bytes)?;
+    let mut tokens = Vec::new();
+    for _ in 0..count {
+        tokens.push(match take_unsigned(bytes)? {
+            0 => None,
+            above => Some(u32::try_from(above - 1).ok()?),
+        });
+    }
+    bytes.is_empty().then_some(tokens)
 }
 
 /// Fills `buffer` as far as the input goes; fewer bytes mean that it ended.
@@ -292,16 +334,17 @@ mod tests {
         let stamp = prop_oneof![0..10_000_000_000_i64, any::<i64>()].prop_map(Nanos);
         let kind = proptest::sample::select(KINDS.to_vec());
         let choice = prop_oneof![Just(0), any::<u32>()];
-        (choice, kind, proptest::option::of(stamp.clone()), stamp.clone(), stamp, any::<bool>()).prop_map(
-            |(choice, kind, kernel, user, not_before, ends_read)| OutputChunk {
+        let tokens = prop_oneof![Just(None), (0..9_u32).prop_map(Some), Just(Some(u32::MAX))];
+        (choice, kind, proptest::option::of(stamp.clone()), stamp.clone(), stamp, any::<bool>(), tokens)
+            .prop_map(|(choice, kind, kernel, user, not_before, ends_read, tokens)| OutputChunk {
                 choice,
                 kind,
                 kernel,
                 user,
                 not_before,
                 ends_read,
-            },
-        )
+                tokens,
+            })
     }
 
     fn blocks() -> impl Strategy<Value = Vec<Block>> {
@@ -392,7 +435,54 @@ mod tests {
         newer.extend_from_slice(&bytes[ends[0]..]);
         assert_eq!(read(&newer), (vec![], Ending::Complete));
         newer[8] = 2;
-        assert!(matches!(EventsReader::new(&newer[..]), Err(EventsError::Version { major: 2, minor: 0 })));
+        assert!(matches!(EventsReader::new(&newer[..]), Err(EventsError::Version { major: 2, minor: 1 })));
+    }
+
+    /// Minor version 0 has no tokens; everything else of it is as today.
+    #[test]
+    fn a_file_of_version_1_0_is_read() {
+        let chunk = OutputChunk {
+            choice: 0,
+            kind: OutputKind::Content,
+            kernel: None,
+            user: Nanos(1),
+            not_before: Nanos(0),
+            ends_read: true,
+            tokens: None,
+        };
+        let blocks = vec![Block { key: RequestKey { request_index: 0, warmup: false }, chunks: vec![chunk] }];
+        let (written, _) = file(&blocks);
+        let payload = [TAG_CHUNKS, 0, 0, 1, 0b101, 2, 0];
+        let end = [TAG_END, 1, 1];
+        let mut old = [&b"HSEVENTS"[..], &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
+        for payload in [&payload[..], &end] {
+            old.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+            old.extend_from_slice(&crc32(payload).to_le_bytes());
+            old.extend_from_slice(payload);
+        }
+        assert_eq!(read(&old), (blocks, Ending::Complete));
+        assert_eq!((&written[HEADER_BYTES..], written[10]), (&old[HEADER_BYTES..], 1));
+    }
+
+    #[test]
+    fn tokens_of_other_chunks_are_damage() {
+        let blocks = |chunks| vec![Block { key: RequestKey { request_index: 0, warmup: false }, chunks }];
+        let chunk = |tokens| OutputChunk {
+            choice: 0,
+            kind: OutputKind::Content,
+            kernel: None,
+            user: Nanos(1),
+            not_before: Nanos(0),
+            ends_read: true,
+            tokens,
+        };
+        let (one, _) = file(&blocks(vec![chunk(Some(1))]));
+        let (two, _) = file(&blocks(vec![chunk(None), chunk(None)]));
+        // The tokens of the first file, then the chunks of the second.
+        let tokens_end = HEADER_BYTES + BLOCK_HEAD_BYTES + 3;
+        let mixed = [&one[..tokens_end], &two[HEADER_BYTES..]].concat();
+        let reason = "tokens of other chunks";
+        assert_eq!(read(&mixed), (vec![], Ending::Damaged { offset: tokens_end as u64, reason }));
     }
 
     #[test]
@@ -406,11 +496,15 @@ mod tests {
                 user: at(i),
                 not_before: Nanos(at(i - 1).0 + 2_000),
                 ends_read: true,
+                tokens: None,
             })
             .collect();
         let key = RequestKey { request_index: 7, warmup: false };
         let (bytes, _) = file(&[Block { key, chunks: chunks.clone() }]);
         assert!(bytes.len() < 10 * chunks.len(), "{} bytes", bytes.len());
+        let counted = chunks.iter().map(|chunk| OutputChunk { tokens: Some(4), ..*chunk }).collect();
+        let (longer, _) = file(&[Block { key, chunks: counted }]);
+        assert!(longer.len() - bytes.len() < chunks.len() + 100, "{} bytes", longer.len());
         let events = RunEvents::read(&bytes[..]).unwrap();
         assert_eq!((events.of(key), events.ending()), (&chunks[..], Ending::Complete));
         assert_eq!(events.of(RequestKey { request_index: 7, warmup: true }), []);

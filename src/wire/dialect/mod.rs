@@ -120,6 +120,9 @@ pub struct Facts {
     pub recognised: bool,
     /// It announces a role.
     pub role: bool,
+    /// A delta has an empty content and no key for a role, or a choice an empty text: how servers report a token that has no text of its own, or
+    /// whose text they hold back.
+    pub empty_content: bool,
     /// The token counts it carries.
     pub usage: Option<Usage>,
     /// The error it reports.

@@ -34,6 +34,9 @@ pub struct EventMeaning {
     pub terminal: bool,
     /// It announced a role and carried nothing else.
     pub role_only: bool,
+    /// It is no output, and a delta in it has an empty content and no role, or a choice of completions an empty text: a
+    /// token without text of its own.
+    pub textless: bool,
     /// It reported an error.
     pub error: bool,
     /// It is not JSON.
@@ -233,6 +236,7 @@ impl StreamAccount {
         meaning.malformed = facts.malformed.is_some();
         meaning.unrecognised = !facts.recognised && meaning.output.is_none() && !meaning.malformed;
         meaning.role_only = facts.role && meaning.output.is_none() && !meaning.finish && !meaning.error;
+        meaning.textless = facts.empty_content && meaning.output.is_none() && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
         self.count(&meaning, &facts);
         self.keep(facts, data, unterminated);
@@ -253,6 +257,7 @@ impl StreamAccount {
         counters.reasoning_chunks += u64::from(meaning.reasoning);
         counters.tool_call_chunks += u64::from(meaning.tool_call);
         counters.refusal_chunks += u64::from(meaning.refusal);
+        counters.textless_chunks += u64::from(meaning.textless);
         counters.usage_events += u64::from(facts.usage.is_some());
         counters.malformed_events += u64::from(meaning.malformed);
         counters.unrecognised_events += u64::from(meaning.unrecognised);
@@ -316,6 +321,29 @@ mod tests {
     fn delta(account: &mut StreamAccount, choice: u32, delta: &str) -> EventMeaning {
         let json = format!(r#"{{"choices":[{{"index":{choice},"delta":{delta},"finish_reason":null}}]}}"#);
         account.on_event(b"", json.as_bytes())
+    }
+
+    #[test]
+    fn a_token_without_text_is_told_from_a_role_and_from_nothing() {
+        for (event, textless) in [
+            (r#"{"choices":[{"index":0,"delta":{"content":""}}]}"#, true),
+            (r#"{"choices":[{"index":0,"delta":{"content":""},"finish_reason":"stop"}]}"#, true),
+            (r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"role":null,"content":""}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":null}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":"","reasoning":"a"}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#, false),
+            (r#"{"choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#, true),
+            (r#"{"choices":[],"usage":{"completion_tokens":1}}"#, false),
+        ] {
+            // The second one has a key twice behind it, so that the full parse has to decide.
+            for event in [event.to_owned(), event.replacen('{', r#"{"object":1,"object":2,"#, 1)] {
+                let mut account = account(None);
+                assert_eq!(account.on_event(b"", event.as_bytes()).textless, textless, "{event}");
+                assert_eq!(account.counters().textless_chunks, u64::from(textless), "{event}");
+            }
+        }
     }
 
     #[test]

@@ -51,10 +51,14 @@ fn read_choice(choice: &Object, index: u32, sink: &mut impl EventSink, facts: &m
     if let Some(message) = message {
         facts.recognised = true;
         facts.role |= text_of(message, "role").is_some();
+        facts.empty_content |= shape == ChoiceShape::Delta
+            && message.get("content").is_some_and(|content| content == "")
+            && !message.contains_key("role");
         content = read_message(message, sink);
     }
     if let Some(Value::String(text)) = choice.get("text") {
         facts.recognised = true;
+        facts.empty_content |= text.is_empty();
         if !content && !text.is_empty() {
             sink.output(OutputKind::Content, JsonText::Decoded(text));
         }

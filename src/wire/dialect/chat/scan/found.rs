@@ -16,6 +16,7 @@ pub struct Scanned<'a> {
     used: usize,
     pub(super) usage: Option<Usage>,
     pub(super) role: bool,
+    pub(super) empty_content: bool,
     pub(super) recognised: bool,
     pub(super) not_a_number: bool,
 }
@@ -35,6 +36,7 @@ impl Default for Scanned<'_> {
             used: 0,
             usage: None,
             role: false,
+            empty_content: false,
             recognised: false,
             not_a_number: false,
         }
@@ -61,6 +63,7 @@ impl<'a> Scanned<'a> {
         Facts {
             recognised: self.recognised,
             role: self.role,
+            empty_content: self.empty_content,
             usage: self.usage,
             not_a_number: self.not_a_number,
             ..Facts::default()
@@ -82,6 +85,7 @@ impl<'a> Scanned<'a> {
         self.used = 0;
         self.usage = None;
         self.role = false;
+        self.empty_content = false;
         self.recognised = false;
         self.not_a_number = false;
     }

@@ -104,6 +104,7 @@ impl<'a> Scan<'a, '_> {
                     if !scan.cursor.null() {
                         text = scan.cursor.string()?;
                         scan.found.recognised = true;
+                        scan.found.empty_content |= text.is_empty();
                     }
                     Some(())
                 }
@@ -141,6 +142,7 @@ impl<'a> Scan<'a, '_> {
         self.found.recognised = true;
         let mut seen = Seen::default();
         let (mut reasoning_content, mut reasoning): (&[u8], &[u8]) = (b"", b"");
+        let (mut role_key, mut empty_content) = (false, false);
         // A delta has one of the two kinds of call; the order of two would not be certain.
         let mut calls = Seen::default();
         self.object(|scan| {
@@ -154,12 +156,15 @@ impl<'a> Scan<'a, '_> {
                 DeltaKey::ToolCalls => calls.once(0).and_then(|()| scan.tool_calls()),
                 DeltaKey::FunctionCall => calls.once(0).and_then(|()| scan.function()),
                 DeltaKey::Role => {
+                    role_key = true;
                     let role = scan.text_or_null()?;
                     scan.found.role |= !role.is_empty();
                     Some(())
                 }
+                DeltaKey::Content if scan.cursor.null() => Some(()),
                 DeltaKey::Content => {
-                    let text = scan.text_or_null()?;
+                    let text = scan.cursor.string()?;
+                    empty_content = text.is_empty();
                     scan.found.push_text(OutputKind::Content, text)
                 }
                 DeltaKey::Refusal => {
@@ -171,6 +176,7 @@ impl<'a> Scan<'a, '_> {
                 DeltaKey::Other => None,
             }
         })?;
+        self.found.empty_content |= empty_content && !role_key;
         let reasoning = if reasoning_content.is_empty() { reasoning } else { reasoning_content };
         self.found.push_text(OutputKind::Reasoning, reasoning)
     }
