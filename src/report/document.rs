@@ -5,7 +5,9 @@
 //! peers' metric names, server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
 //! formulas are in `metrics`, the verdict in [`crate::report::validity`], the warnings in [`crate::report::warnings`].
 
+pub mod body_spec;
 pub mod instrument;
+mod masking;
 pub mod measured;
 pub mod metric;
 pub mod provenance;
@@ -31,7 +33,8 @@ use crate::units::{Nanos, UnixNanos, calendar};
 /// they do not know.
 ///
 /// * 1.0: the first one.
-pub const SCHEMA: &str = "hammerscale.run/1.0";
+/// * 1.1: the endpoint and what its bodies carry, in `spec`; `null` for what plain requests do not have.
+pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
