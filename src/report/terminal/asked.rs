@@ -50,7 +50,8 @@ fn sent(document: &RunDocument) -> Vec<String> {
         });
         said.extend(prompt.max_tokens.map(|most| format!("at most {} out", display::counted(most, "token"))));
     }
-    if spec.body.as_ref().is_some_and(|body| !body.stream) {
+    let generates = spec.prompt.as_ref().is_some_and(|prompt| prompt.max_tokens.is_some());
+    if generates && spec.body.as_ref().is_some_and(|body| !body.stream) {
         said.push("not streamed".to_owned());
     }
     said
