@@ -282,12 +282,15 @@ fn bodies_of_every_endpoint_are_what_python_writes() {
 #[test]
 fn plain_requests_share_one_body_and_have_no_prompt() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), [b'x'; 5_000]).unwrap();
+    let mut bytes = [b'x'; 5_000];
+    bytes[0] = 0x1b;
+    std::fs::write(file.path(), bytes).unwrap();
     let body = format!("--body={}", file.path().display());
     let argv = ["--endpoint=http", "--method=POST", "--requests=4", &body].map(str::to_owned);
     let matches = args::command().try_get_matches_from(argv.iter()).unwrap();
     let args = RunArgs::from_arg_matches(&matches).unwrap();
-    let spec = resolve(&args, &|_| Some("http://h:1/x".into())).unwrap();
+    let spec =
+        resolve(&args, &|name| (name == "OPENAI_BASE_URL").then(|| "http://h:1/x?key=KEY".into())).unwrap();
     let target = hammerscale::plan::describe::unasked(&spec);
     let plan = Plan::new(&spec, &target).unwrap();
     let bodies: Vec<_> = (0..5).map(|index| plan.body(index)).collect();
@@ -296,14 +299,16 @@ fn plain_requests_share_one_body_and_have_no_prompt() {
             .iter()
             .all(|body| body.as_ref().unwrap().as_ptr() == bodies[0].as_ref().unwrap().as_ptr())
     );
-    assert_eq!((bodies[0].as_deref(), &bodies[4]), (Some(&[b'x'; 5_000][..]), &None));
+    assert_eq!((bodies[0].as_deref(), &bodies[4]), (Some(&bytes[..]), &None));
     assert_eq!(
         (plan.prompt(0), plan.planned_context_tokens(0), plan.requested_max_tokens()),
         (None, None, None)
     );
     assert_eq!((plan.distinct_prompts(), plan.repeats(), plan.body_bytes(3)), (0, 0, Some(5_000)));
     let shown = hammerscale::plan::describe::text(&spec, &target, &plan);
-    assert!(shown.contains("POST http://h:1/x\n") && !shown.contains("prompts"), "{shown}");
+    assert!(shown.contains("POST http://h:1/x?key=***\n") && !shown.contains("prompts"), "{shown}");
+    let json = hammerscale::plan::describe::json(&spec, &target, &plan);
+    assert!(shown.contains("\\u{1b}x") && !(shown + &json).contains(['\u{1b}', 'K']), "{json}");
 }
 
 #[test]

@@ -7,13 +7,11 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 
 use super::args::choice;
-use super::defaults;
 use super::spec::MaxTokensField;
 use crate::wire::http1::Method;
 
 /// What is sent beyond prompts and sampling.
 #[derive(Debug, Clone, Default, Args)]
-#[command(mut_args(defaults::in_help))]
 pub struct RequestArgs {
     /// Method of plain requests
     #[arg(long, value_name = "METHOD", value_parser = method(), help_heading = "Target")]

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::Plan;
+use crate::config::masking;
 use crate::config::spec::{ConnectionMode, PlainSpec, ResolvedTarget, RunSpec, TargetSpec};
 use crate::units::Bytes;
 use crate::units::text::{format_bytes, format_duration};
@@ -70,7 +71,11 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
         line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
     }
     let limit = plan.requested_max_tokens().map_or_else(String::new, |n| format!(", max_tokens {n}"));
-    line("bodies", format!("{smallest} to {largest} bytes{limit}"));
+    let bodies = match plan.fixed_body() {
+        Some(body) => format!("{} bytes each", body.len()),
+        None => format!("{smallest} to {largest} bytes{limit}"),
+    };
+    line("bodies", bodies);
     line("fields", fields(spec).join(", "));
     let limits = &spec.connection;
     line(
@@ -102,7 +107,7 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
             "simulated": spec.target.sim.is_some(),
             "endpoint": spec.target.endpoint.name(),
             "method": method(spec),
-            "path": spec.target.path,
+            "path": masking::path(&spec.target.path),
             "model": (prompted && target.model != UNKNOWN_MODEL).then_some(&target.model),
             "max_model_len": target.max_model_len,
         },
@@ -136,7 +141,7 @@ fn endpoint(spec: &RunSpec) -> String {
         Some(_) => format!("{} of the embedded simulator", spec.target.path),
         None => {
             let host = crate::config::url::host_header(&spec.target.host, spec.target.port);
-            format!("http://{host}{}", spec.target.path)
+            format!("http://{host}{}", masking::path(&spec.target.path))
         }
     }
 }
@@ -183,7 +188,9 @@ fn body_range(plan: &Plan) -> (u64, u64) {
 
 fn head(plan: &Plan) -> String {
     let body = plan.body(0).unwrap_or_default();
-    let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body)).into_owned();
+    let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body));
+    // A file's bytes may be anything, also what a terminal obeys; a prompt's are printable.
+    let head = if plan.fixed_body().is_some() { head.escape_debug().to_string() } else { head.into_owned() };
     let left = body.len().saturating_sub(HEAD_BYTES);
     if left == 0 { head } else { format!("{head}… ({} more)", format_bytes(Bytes(left as u64))) }
 }

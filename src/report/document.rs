@@ -7,7 +7,6 @@
 
 pub mod body_spec;
 pub mod instrument;
-mod masking;
 pub mod measured;
 pub mod metric;
 pub mod provenance;

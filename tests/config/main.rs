@@ -197,6 +197,9 @@ fn the_help_shows_every_default_that_the_resolver_fills_in() {
         assert_eq!(defaults::shown(flag).as_deref(), Some(default), "{flag}");
         assert!(help.contains(&format!("[default: {default}]")), "{flag}: {help}");
     }
+    for once in ["[default: GET]", "[default: chat]", "[default: 60]"] {
+        assert_eq!(help.matches(once).count(), 1, "{once}");
+    }
     let flags: BTreeSet<String> =
         args::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
     let shown: Vec<&String> = flags.iter().filter(|flag| defaults::shown(flag).is_some()).collect();

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::masking;
 use super::spec::text;
+use crate::config::masking;
 use crate::config::spec::{BodySpec, Endpoint, PlainSpec, ThinkingMode};
 use crate::report::ordered::OrderedMap;
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Loop, PlanFacts};
+use crate::config::masking;
 use crate::config::spec::{ResolvedTarget, RunSpec};
-use crate::report::document::masking;
 use crate::report::host::{Host, Tool};
 
 /// The program.

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::masking;
 use crate::config::spec::{
     ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LabelSpec, LoadSpec, OutputSpec, PromptSpec,
     RunSpec, TargetSpec,
 };
 use crate::report::document::body_spec::{BodySpecDoc, PlainSpecDoc};
-use crate::report::document::masking;
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 

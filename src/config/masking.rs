@@ -7,7 +7,8 @@ const CREDENTIAL_WORDS: [&str; 8] = ["key", "token", "secret", "sig", "pass", "a
 const MASK: &str = "***";
 
 /// A request path whose query shows no credentials.
-pub(super) fn path(path: &str) -> String {
+#[must_use]
+pub fn path(path: &str) -> String {
     let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
     let mask = |pair: &str| match pair.split_once('=') {
         Some((name, value)) if !value.is_empty() && is_credential(name) => format!("{name}={MASK}"),
@@ -22,7 +23,8 @@ fn is_credential(name: &str) -> bool {
 }
 
 /// A member of the user's as documents show it. Its text was JSON when the run was resolved.
-pub(super) fn member(name: &str, value: &str) -> Value {
+#[must_use]
+pub fn member(name: &str, value: &str) -> Value {
     let mut value = serde_json::from_str(value).unwrap_or_default();
     mask_texts(&mut value, is_credential(name));
     value
