@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use hammerscale::config::spec::{
-    BodySpec, ConnectionMode, ConnectionSpec, InstrumentSpec, LabelSpec, LoadSpec, OutputFormat, OutputSpec,
-    ProgressMode, PromptSpec, ResolvedTarget, RunSpec, TargetSpec, ThinkingMode,
+    BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LabelSpec, LoadSpec, OutputFormat,
+    OutputSpec, ProgressMode, PromptSpec, ResolvedTarget, RunSpec, TargetSpec, ThinkingMode,
 };
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
@@ -387,6 +387,8 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
     let flags = &published["serve_flags"];
     let spec = RunSpec {
         target: TargetSpec {
+            endpoint: Endpoint::Chat,
+            plain: None,
             base_url: text("base_url").unwrap(),
             host: "127.0.0.1".to_owned(),
             port: 1,
@@ -414,6 +416,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             },
             no_thinking: flags["no_thinking"].as_bool().unwrap(),
             reasoning_effort: flags["reasoning_effort"].as_str().map(str::to_owned),
+            ..BodySpec::default()
         },
         connection: ConnectionSpec {
             mode: ConnectionMode::Keep,

@@ -229,6 +229,88 @@ fn plans_agree_with_the_witness_to_the_byte() {
     assert!(compared > 1_000, "{compared}");
 }
 
+/// What Python makes of a JSON text: its own layout, the order of the text.
+fn as_python_writes(texts: &[String]) -> Vec<String> {
+    let script = "import json,sys\nfor line in sys.stdin: print(json.dumps(json.loads(line)))";
+    let mut child = Command::new("python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3");
+    child.stdin.take().unwrap().write_all(texts.join("\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bodies_of_every_endpoint_are_what_python_writes() {
+    let user = r#"[{"role":"user","content":PROMPT}]"#;
+    let cases: Vec<(&str, String)> = vec![
+        ("--endpoint completions", r#"{"model":"é","prompt":PROMPT,"max_tokens":128,"stream":true,"stream_options":{"include_usage":true}}"#.to_owned()),
+        ("--endpoint completions --no-stream --temperature 1e-7 --top-p 1 --ignore-eos --max-tokens 9", r#"{"model":"é","prompt":PROMPT,"max_tokens":9,"temperature":1e-7,"stream":false,"top_p":1.0,"ignore_eos":true}"#.to_owned()),
+        ("--endpoint responses --reasoning-effort low --temperature 0", r#"{"model":"é","input":PROMPT,"max_output_tokens":128,"temperature":0.0,"stream":true,"reasoning":{"effort":"low"}}"#.to_owned()),
+        ("--endpoint messages --no-thinking --top-p 0.5", format!(r#"{{"model":"é","messages":{user},"max_tokens":128,"stream":true,"thinking":{{"type":"disabled"}},"top_p":0.5}}"#)),
+        ("--endpoint messages --no-stream", format!(r#"{{"model":"é","messages":{user},"max_tokens":128,"stream":false}}"#)),
+        ("--endpoint embeddings", r#"{"model":"é","input":PROMPT}"#.to_owned()),
+        ("--continuous-usage --max-tokens-field max_completion_tokens", format!(r#"{{"model":"é","messages":{user},"max_completion_tokens":128,"stream":true,"stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}}"#)),
+        (r#"--extra-body {"n": 2, "temperature": 0.25} --compat anvil --prompts unique --max-tokens 128 --ctx-tokens 512"#, format!(r#"{{"model":"é","messages":{user},"max_tokens":128,"temperature":0.25,"stream":true,"stream_options":{{"include_usage":true}},"n":2}}"#)),
+    ];
+    let (mut ours, mut texts) = (Vec::new(), Vec::new());
+    for (flags, text) in &cases {
+        // A value in braces is one word.
+        let mut argv = vec!["--model=é".to_owned(), "--requests=3".to_owned()];
+        let rest = match flags.strip_prefix("--extra-body ").and_then(|rest| rest.split_once("} ")) {
+            Some((json, rest)) => {
+                argv.extend(["--extra-body".to_owned(), format!("{json}}}")]);
+                rest
+            }
+            None => flags,
+        };
+        argv.extend(words(rest));
+        let plan = plan(&argv, None);
+        for index in 0..plan.requests() {
+            let prompt = json!(plan.prompt(index).unwrap()).to_string();
+            texts.push(text.replace("PROMPT", &prompt));
+            ours.push(String::from_utf8(plan.body(index).unwrap().to_vec()).unwrap());
+        }
+    }
+    assert_eq!(ours, as_python_writes(&texts));
+    assert_eq!(ours.len(), 3 * cases.len());
+}
+
+#[test]
+fn plain_requests_share_one_body_and_have_no_prompt() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut bytes = [b'x'; 5_000];
+    bytes[0] = 0x1b;
+    std::fs::write(file.path(), bytes).unwrap();
+    let body = format!("--body={}", file.path().display());
+    let argv = ["--endpoint=http", "--method=POST", "--requests=4", &body].map(str::to_owned);
+    let matches = args::command().try_get_matches_from(argv.iter()).unwrap();
+    let args = RunArgs::from_arg_matches(&matches).unwrap();
+    let spec =
+        resolve(&args, &|name| (name == "OPENAI_BASE_URL").then(|| "http://h:1/x?key=KEY".into())).unwrap();
+    let target = hammerscale::plan::describe::unasked(&spec);
+    let plan = Plan::new(&spec, &target).unwrap();
+    let bodies: Vec<_> = (0..5).map(|index| plan.body(index)).collect();
+    assert!(
+        bodies[..4]
+            .iter()
+            .all(|body| body.as_ref().unwrap().as_ptr() == bodies[0].as_ref().unwrap().as_ptr())
+    );
+    assert_eq!((bodies[0].as_deref(), &bodies[4]), (Some(&bytes[..]), &None));
+    assert_eq!(
+        (plan.prompt(0), plan.planned_context_tokens(0), plan.requested_max_tokens()),
+        (None, None, None)
+    );
+    assert_eq!((plan.distinct_prompts(), plan.repeats(), plan.body_bytes(3)), (0, 0, Some(5_000)));
+    let shown = hammerscale::plan::describe::text(&spec, &target, &plan);
+    assert!(shown.contains("POST http://h:1/x?key=***\n") && !shown.contains("prompts"), "{shown}");
+    let json = hammerscale::plan::describe::json(&spec, &target, &plan);
+    assert!(shown.contains("\\u{1b}x") && !(shown + &json).contains(['\u{1b}', 'K']), "{json}");
+}
+
 #[test]
 fn draws_agree_with_pythons_generator_over_random_seeds() {
     let mut numbers = Numbers(1);

@@ -9,6 +9,8 @@ mod fixture;
 mod golden;
 #[path = "report/judge.rs"]
 mod judge;
+#[path = "report/kinds.rs"]
+mod kinds;
 #[path = "report/lines.rs"]
 mod lines;
 #[path = "report/peers.rs"]

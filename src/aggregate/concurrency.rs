@@ -6,7 +6,7 @@
 //! sent and not ended, as in [`crate::metrics::rates`], whose rates over the whole window are not repeated here.
 
 use crate::metrics::formula;
-use crate::metrics::rates::{RunRates, TokenTimeline, Window};
+use crate::metrics::rates::{RunRates, TokenTimeline, Window, generates_nothing};
 use crate::metrics::row::RequestRow;
 use crate::record::{Outcome, Phase};
 use crate::units::Nanos;
@@ -19,7 +19,8 @@ pub struct SteadyState {
     /// Share of the span with at least as many requests in flight as asked.
     pub held_share: f64,
     /// Rates over the span, without a peak. A request and its prompt tokens count for the part of its life (send start
-    /// to end of stream) that lies in the span, output tokens for the part of the way from first to last output.
+    /// to end of stream) that lies in the span, output tokens for the part of the way from first to last output, or of
+    /// its life when its answer came in one piece.
     /// Counting ends instead would depend on where between two generations of requests the span begins and ends.
     pub rates: RunRates,
 }
@@ -43,7 +44,10 @@ impl SteadyState {
                 request_rate: Some(ok / seconds),
                 attempt_rate: Some(measured().map(lives).sum::<f64>() / seconds),
                 output_tok_s: output.map(|n| n / seconds),
-                total_tok_s: output.zip(prompt).map(|(o, p)| (o + p) / seconds),
+                total_tok_s: output
+                    .or_else(|| generates_nothing(measured()).then_some(0.0))
+                    .zip(prompt)
+                    .map(|(o, p)| (o + p) / seconds),
                 peak_output_tok_s: None,
                 concurrency_mean: in_flight.concurrency_mean,
                 concurrency_max: in_flight.concurrency_max,
@@ -91,12 +95,13 @@ fn tokens(rows: &[RequestRow], of: impl Fn(&RequestRow) -> Option<f64>) -> Optio
         .sum()
 }
 
-/// Part of the way from first to last output that lies in the span; all or nothing of an instant. 0 without output.
+/// Part of the way from first to last output that lies in the span; all or nothing of an instant. An answer in one
+/// piece has no such way: its tokens were made during its life.
 fn output_within(row: &RequestRow, span: Window) -> Option<f64> {
     row.at
         .first_output
         .zip(row.at.last_output)
-        .map_or(Some(0.0), |(first, last)| part_within(first, last, span))
+        .map_or_else(|| life_within(row, span), |(first, last)| part_within(first, last, span))
 }
 
 /// Part of a request's life that lies in the span; `None` for a request that was never sent.
@@ -154,6 +159,15 @@ mod tests {
         assert_eq!(rates.concurrency_mean, Some((3.0 + 5.0 + 4.0 + 3.0) / 8.0));
         assert_eq!(rates.concurrency_max, Some(2.0));
         assert_eq!(rates.peak_output_tok_s, None);
+    }
+
+    #[test]
+    fn an_answer_in_one_piece_counts_for_its_life() {
+        let mut whole = request(0, 8, 80);
+        (whole.at.first_output, whole.at.last_output) = (None, None);
+        let steady = SteadyState::of(&[whole, request(4, 6, 10)], 2).unwrap();
+        assert_eq!(steady.span, Window { start: Nanos(4 * S), end: Nanos(6 * S) });
+        assert_eq!(steady.rates.output_tok_s, Some((20.0 + 10.0) / 2.0));
     }
 
     #[test]

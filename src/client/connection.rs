@@ -1,6 +1,5 @@
 //! One connection of a slot: its socket, what it is doing, and the exchange on it.
 
-use bytes::Bytes;
 use nix::errno::Errno;
 
 use crate::client::exchange::{Exchange, Progress};
@@ -8,6 +7,7 @@ use crate::client::socket::StreamSocket;
 use crate::client::timers::Armed;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
+use crate::schedule::Outgoing;
 use crate::units::{Nanos, Ticks, UnixNanos};
 use crate::wire::response::AnswerRule;
 
@@ -116,7 +116,7 @@ impl Connection {
     }
 
     /// Begins a request.
-    pub(crate) fn begin(&mut self, bytes: Bytes, record: RequestRecord, now: Ticks) {
+    pub(crate) fn begin(&mut self, bytes: Outgoing, record: RequestRecord, now: Ticks) {
         self.began = now;
         self.last_byte = now;
         self.not_before = now;
@@ -139,8 +139,9 @@ impl Connection {
     pub(crate) fn write(&mut self, clock: &Clock) -> Result<(), Errno> {
         let Some(socket) = self.socket.as_ref() else { return Err(Errno::EBADF) };
         while !self.exchange.unsent().is_empty() {
+            let unsent = self.exchange.unsent();
             let before = clock.ticks();
-            match socket.send(self.exchange.unsent()) {
+            match socket.send(unsent.next(), unsent.more_follows()) {
                 Ok(taken) => {
                     self.last_byte = clock.ticks();
                     self.exchange.sent(taken, before, self.last_byte);

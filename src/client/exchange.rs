@@ -3,9 +3,8 @@
 //! It hands bytes out until the request is written, takes bytes in until the answer is complete, gives every event the
 //! stamp of the read that completed it, and fills the record.
 
-use bytes::Bytes;
-
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
+use crate::schedule::Outgoing;
 use crate::units::{Nanos, Ticks};
 use crate::wire::dialect::EventMeaning;
 use crate::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
@@ -28,7 +27,7 @@ pub(crate) enum Progress {
 /// The exchange on a connection. Its storage is reused by every request of the connection.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    request: Bytes,
+    request: Outgoing,
     record: Option<RequestRecord>,
     reader: ResponseReader,
     /// Stamp of the newest read with bytes, and what it cannot be before.
@@ -53,7 +52,7 @@ struct Stamper<'a> {
 impl Exchange {
     pub(crate) fn new(answer_rule: AnswerRule) -> Self {
         Self {
-            request: Bytes::new(),
+            request: Outgoing::default(),
             record: None,
             reader: ResponseReader::new(answer_rule),
             last_read: None,
@@ -63,7 +62,7 @@ impl Exchange {
     }
 
     /// Takes a request to write and the record to fill.
-    pub(crate) fn begin(&mut self, request: Bytes, record: RequestRecord) {
+    pub(crate) fn begin(&mut self, request: Outgoing, record: RequestRecord) {
         self.request = request;
         self.record = Some(record);
         self.reader.start();
@@ -80,7 +79,7 @@ impl Exchange {
     }
 
     /// What is still to be written.
-    pub(crate) fn unsent(&self) -> &[u8] {
+    pub(crate) const fn unsent(&self) -> &Outgoing {
         &self.request
     }
 
@@ -94,14 +93,12 @@ impl Exchange {
     /// The kernel took bytes between two readings.
     pub(crate) fn sent(&mut self, taken: usize, before: Ticks, after: Ticks) {
         self.offered(before);
-        let taken = taken.min(self.request.len());
         // The last view of the bytes is dropped with them: a prompt is not held while its answer streams.
-        drop(self.request.split_to(taken));
+        let taken = self.request.written(taken);
         if let Some(record) = self.record.as_mut() {
             record.counters.bytes_sent += taken as u64;
             if self.request.is_empty() {
                 record.send_end = Some(after);
-                self.request = Bytes::new();
             }
         }
     }
@@ -179,7 +176,7 @@ impl Exchange {
     /// Ends the exchange and gives the record; `None` when there is none.
     pub(crate) fn finish(&mut self, now: Ticks) -> Option<RequestRecord> {
         let mut record = self.record.take()?;
-        self.request = Bytes::new();
+        self.request = Outgoing::default();
         record.set(StampKind::End, self.end.take().unwrap_or(Stamp { user: now, kernel: None }));
         record.http_status = self.reader.http_status();
         self.reader.write_to(&mut record);
@@ -279,6 +276,8 @@ impl Stamper<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::record::{Inlet, OutputKind, Phase, rings};
     use crate::units::UnixNanos;
@@ -305,7 +304,10 @@ mod tests {
         fn new() -> Self {
             let (outlet, inlet) = rings();
             let mut exchange = Exchange::new(AnswerRule::default());
-            exchange.begin(Bytes::from_static(b"POST"), RequestRecord::new(7, Phase::Measured, 0, Ticks(1)));
+            exchange.begin(
+                Bytes::from_static(b"POST").into(),
+                RequestRecord::new(7, Phase::Measured, 0, Ticks(1)),
+            );
             exchange.sent(4, Ticks(10), Ticks(12));
             Self { exchange, outlet, inlet, now: 100 }
         }

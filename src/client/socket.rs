@@ -78,10 +78,15 @@ impl StreamSocket {
         }
     }
 
-    /// Offers bytes to the kernel; how many it took.
+    /// Offers bytes to the kernel; how many it took. `more_follows`: the next call brings more of the same request, and
+    /// the kernel may hold these back for it.
     #[inline]
-    pub(crate) fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        send(self.socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT)
+    pub(crate) fn send(&self, bytes: &[u8], more_follows: bool) -> Result<usize, Errno> {
+        let mut flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        if more_follows {
+            flags |= MsgFlags::from_bits_retain(nix::libc::MSG_MORE);
+        }
+        send(self.socket.as_raw_fd(), bytes, flags)
     }
 
     /// One receive call into the reused buffer, with the kernel's stamp where the socket asked for stamps.

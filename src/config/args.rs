@@ -12,12 +12,13 @@ use clap::{Args, Command};
 
 use super::defaults;
 use super::reasoning::EFFORTS;
+use super::request_args::RequestArgs;
 use super::spec::{ConnectionMode, OutputFormat, ProgressMode, Secret, ThinkingMode};
 use super::usage::UsageError;
 use crate::units::Nanos;
 use crate::units::text::{QuantityError, parse_count, parse_duration};
 
-/// Measures a server, or the embedded simulator, once: a closed loop of streaming chat completions.
+/// Measures a server, or the embedded simulator, once: a closed loop of requests.
 #[derive(Debug, Clone, Default, Args)]
 #[command(mut_args(defaults::in_help))]
 pub struct RunArgs {
@@ -30,16 +31,17 @@ pub struct RunArgs {
     /// Measure the embedded simulator instead of a server, with a profile or its settings
     #[arg(long, value_name = "PROFILE or 'KEY=VALUE;KEY=VALUE'", num_args = 0..=1, require_equals = true, help_heading = "Target")]
     pub sim: Option<Option<String>>,
-    /// What is sent and how the answer is read: chat
+    /// What is sent and how the answer is read: chat, completions, responses, messages, embeddings, or http for plain
+    /// requests to the base as it is
     #[arg(long, value_name = "KIND", help_heading = "Target")]
     pub endpoint: Option<String>,
     /// Model to ask for; asked from the server when it lists exactly one
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     pub model: Option<String>,
-    /// Environment variable that holds the bearer token
+    /// Environment variable that holds the key
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     pub api_key_env: Option<String>,
-    /// File that holds the bearer token
+    /// File that holds the key
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     pub api_key_file: Option<PathBuf>,
     /// Header field to send with every request; may be given again
@@ -126,6 +128,9 @@ pub struct RunArgs {
     /// Reasoning effort to ask for
     #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(EFFORTS), help_heading = "Body")]
     pub reasoning_effort: Option<String>,
+    /// What is sent beyond prompts and sampling.
+    #[command(flatten)]
+    pub request: RequestArgs,
 
     /// Number of worker threads, each on a core of its own
     #[arg(long, value_name = "N", value_parser = parse_count, allow_hyphen_values = true, help_heading = "Instrument")]
@@ -337,7 +342,7 @@ fn core_list(text: &str) -> Result<CoreList, String> {
 }
 
 /// A parser of a few words.
-fn choice<T: Clone + Send + Sync + 'static>(
+pub(super) fn choice<T: Clone + Send + Sync + 'static>(
     words: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).try_map(|word| {

@@ -1,4 +1,4 @@
-//! What authenticates a request: the bearer token and header fields of one's own. No message repeats a value, not
+//! What authenticates a request: the key and header fields of one's own. No message repeats a value, not
 //! even a wrong one, and not even the name a user gave for a variable: a key is often pasted in its place.
 
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::args::RunArgs;
 use super::defaults::{API_KEY_VARIABLE, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_KEY_BYTES};
 use super::resolve::Environment;
-use super::spec::Secret;
+use super::spec::{Endpoint, Secret};
 use super::usage::UsageError;
 
 const HEADER: &str = "--header";
@@ -32,12 +32,22 @@ const OWN_FIELDS: [&str; 14] = [
     "accept-encoding",
 ];
 
-/// The bearer token: from the variable or the file that is named, else from `OPENAI_API_KEY` if that is set, unless
-/// an `Authorization` field is given.
-pub(super) fn api_key(args: &RunArgs, env: Environment<'_>) -> Result<Option<Secret>, UsageError> {
-    let authorized = args.header.iter().any(|field| {
-        field.reveal().split(':').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("authorization"))
-    });
+/// Those of them that a plain request's user decides: its body is theirs, and no answer's parsing depends on them.
+const PLAIN_FIELDS: [&str; 3] = ["content-type", "content-encoding", "accept"];
+
+/// The key: from the variable or the file that is named, else from `OPENAI_API_KEY` if that is set, unless a field
+/// that authenticates is given, or requests are plain: they may go to anybody.
+pub(super) fn api_key(
+    args: &RunArgs,
+    endpoint: Endpoint,
+    env: Environment<'_>,
+) -> Result<Option<Secret>, UsageError> {
+    let given = |wanted: &str| {
+        let mut names = args.header.iter().filter_map(|field| field.reveal().split(':').next());
+        names.any(|name| name.trim().eq_ignore_ascii_case(wanted))
+    };
+    let own_field = if endpoint == Endpoint::Messages { "x-api-key" } else { "Authorization" };
+    let no_default = given("authorization") || given(own_field) || endpoint == Endpoint::Http;
     let key = match (&args.api_key_env, &args.api_key_file) {
         (Some(_), Some(_)) => {
             return Err(UsageError::clash("--api-key-env", "--api-key-file", "there is one key"));
@@ -57,7 +67,7 @@ pub(super) fn api_key(args: &RunArgs, env: Environment<'_>) -> Result<Option<Sec
             Some(token(flag, &value)?)
         }
         (None, Some(path)) => Some(token("--api-key-file", &read_key(path)?)?),
-        (None, None) if authorized => None,
+        (None, None) if no_default => None,
         (None, None) => match env(API_KEY_VARIABLE).and_then(|value| value.into_string().ok()) {
             Some(value) if !value.trim().is_empty() => {
                 Some(token(&format!("--api-key-env {API_KEY_VARIABLE}"), &value)?)
@@ -65,21 +75,22 @@ pub(super) fn api_key(args: &RunArgs, env: Environment<'_>) -> Result<Option<Sec
             _ => None,
         },
     };
-    if authorized && key.is_some() {
-        return Err(UsageError::clash(HEADER, "a key", "both set the Authorization field"));
+    if given(own_field) && key.is_some() {
+        return Err(UsageError::clash(HEADER, "a key", format!("both set the {own_field} field")));
     }
     Ok(key)
 }
 
 /// Further header fields, in the order given.
-pub(super) fn headers(args: &RunArgs) -> Result<Vec<(String, Secret)>, UsageError> {
+pub(super) fn headers(args: &RunArgs, endpoint: Endpoint) -> Result<Vec<(String, Secret)>, UsageError> {
     if args.header.len() > MAX_HEADER_FIELDS {
         return Err(UsageError::range(HEADER, format!("given at most {MAX_HEADER_FIELDS} times")));
     }
-    args.header.iter().map(|field| header(field.reveal(), args.no_request_id)).collect()
+    let fields = args.header.iter().map(|field| header(field.reveal(), endpoint, args.no_request_id));
+    fields.collect()
 }
 
-fn header(field: &str, no_request_id: bool) -> Result<(String, Secret), UsageError> {
+fn header(field: &str, endpoint: Endpoint, no_request_id: bool) -> Result<(String, Secret), UsageError> {
     let bad = |reason: String| Err(UsageError::bad(HEADER, reason));
     let Some((name, value)) = field.split_once(':') else {
         return bad("must have a colon after its name".to_owned());
@@ -97,7 +108,8 @@ fn header(field: &str, no_request_id: bool) -> Result<(String, Secret), UsageErr
         return bad("has a control character in its value".to_owned());
     }
     let lower = name.to_ascii_lowercase();
-    if OWN_FIELDS.contains(&lower.as_str()) {
+    let is_theirs = endpoint == Endpoint::Http && PLAIN_FIELDS.contains(&lower.as_str());
+    if OWN_FIELDS.contains(&lower.as_str()) && !is_theirs {
         return bad(format!("cannot set {lower}: the client decides it"));
     }
     if lower == REQUEST_ID && !no_request_id {
@@ -106,7 +118,7 @@ fn header(field: &str, no_request_id: bool) -> Result<(String, Secret), UsageErr
     Ok((name.to_owned(), Secret::new(value.to_owned())))
 }
 
-/// A token as it goes into the `Authorization` field: one word of visible ASCII, white space around it dropped.
+/// A key as it goes into its field: one word of visible ASCII, white space around it dropped.
 fn token(flag: &str, text: &str) -> Result<Secret, UsageError> {
     let key = text.trim();
     if key.is_empty() {

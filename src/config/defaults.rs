@@ -76,6 +76,8 @@ pub const MAX_HEADER_FIELDS: usize = 64;
 pub const MAX_HEADER_BYTES: usize = 8_192;
 /// Bytes of a key file; the longest signed tokens have a few KiB, and the key becomes a header field.
 pub const MAX_KEY_BYTES: usize = MAX_HEADER_BYTES;
+/// Bytes of the file with a plain body: more than any prompt needs (48 MiB), and held in memory once.
+pub const MAX_BODY_FILE_BYTES: u64 = 64 << 20;
 /// Bytes of a configuration file; all flags together need a few KiB.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
@@ -105,6 +107,8 @@ pub fn shown(flag: &str) -> Option<String> {
         "temperature" => "not sent; with --compat anvil 0.0".to_owned(),
         "top-p" | "reasoning-effort" => "not sent".to_owned(),
         "thinking-mode" => "default".to_owned(),
+        "method" => "GET".to_owned(),
+        "max-tokens-field" => "max_tokens".to_owned(),
         "connection" => "keep".to_owned(),
         "timeout" => format_duration(TIMEOUT),
         "idle-timeout" => format_duration(IDLE_TIMEOUT),

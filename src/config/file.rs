@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::args::{self, CoreList, RunArgs};
 use super::defaults::MAX_CONFIG_BYTES;
+use super::request_args::RequestArgs;
 use super::usage::UsageError;
 use crate::units::Nanos;
 
@@ -194,6 +195,9 @@ fn give_way(typed: &RunArgs, file: &mut RunArgs) {
     if typed.no_thinking || typed.thinking_mode.is_some() || typed.reasoning_effort.is_some() {
         (file.no_thinking, file.thinking_mode, file.reasoning_effort) = (false, None, None);
     }
+    if typed.request.stream || typed.request.no_stream {
+        (file.request.stream, file.request.no_stream) = (false, false);
+    }
     if typed.burst.is_some_and(|n| n > 0) {
         (file.requests, file.concurrency) = (None, None);
     } else if typed.requests.is_some() || typed.concurrency.is_some() {
@@ -201,30 +205,39 @@ fn give_way(typed: &RunArgs, file: &mut RunArgs) {
     }
 }
 
-/// Fields of [`RunArgs`], each from the command line if it is there, else from the file; and the names of those that
-/// the command line gave. The struct is written out in full, so that a new flag cannot be forgotten here.
+/// The flags of a struct, each from the command line if it is there, else from the file; and the names of those that the
+/// command line gave. Structs are written out in full, so that a new flag cannot be forgotten here; `$part`s were
+/// merged before.
 macro_rules! merge {
-    ($typed:ident, $file:ident, $given:ident; $($option:ident)*; $($switch:ident)*; $($list:ident)*) => {{
+    ($args:ident, $typed:ident, $file:ident, $given:ident; $($option:ident)*; $($switch:ident)*; $($list:ident)*; $($part:ident)*) => {{
         $(if $typed.$option.is_some() { $given.push(stringify!($option)); })*
         $(if $typed.$switch { $given.push(stringify!($switch)); })*
         $(if !$typed.$list.is_empty() { $given.push(stringify!($list)); })*
-        RunArgs {
+        $args {
             $($option: $typed.$option.or($file.$option),)*
             $($switch: $typed.$switch || $file.$switch,)*
             $($list: if $typed.$list.is_empty() { $file.$list } else { $typed.$list },)*
+            $($part,)*
         }
     }};
 }
 
 fn merged(typed: RunArgs, file: RunArgs, given: &mut Vec<&'static str>) -> RunArgs {
+    let (on_line, in_file) = (typed.request, file.request);
+    let request = merge! {
+        RequestArgs, on_line, in_file, given;
+        method body max_tokens_field extra_body;
+        stream no_stream continuous_usage ignore_eos;;
+    };
     merge! {
-        typed, file, given;
+        RunArgs, typed, file, given;
         base_url endpoint_path sim endpoint model api_key_env api_key_file requests concurrency burst connection
         timeout idle_timeout connect_timeout compat ctx_tokens seed max_tokens response_words prompt_cache_mode
         prompts shared_prefix_tokens controlled_output_policy max_model_len margin capture_limit temperature top_p
         thinking_mode reasoning_effort workers cores stamps out json_out progress format engine gpu tier manifest
         source_recipe clock_domain_id configuration_fingerprint config;
         no_request_id request_canaries no_thinking strict_instrument overwrite quiet dry_run;
-        header label
+        header label;
+        request
     }
 }

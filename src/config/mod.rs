@@ -4,10 +4,15 @@
 pub mod args;
 mod credentials;
 pub mod defaults;
+pub mod endpoint;
+mod endpoint_flags;
+mod extra_body;
 pub mod file;
+pub mod masking;
 mod outputs;
 mod prompts;
 pub mod reasoning;
+pub mod request_args;
 pub mod resolve;
 pub mod sim_args;
 pub mod spec;

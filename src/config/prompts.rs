@@ -78,6 +78,10 @@ pub(super) fn body(args: &RunArgs, compat_anvil: bool) -> Result<BodySpec, Usage
         thinking_mode,
         no_thinking: args.no_thinking,
         reasoning_effort: args.reasoning_effort.clone(),
+        continuous_usage: args.request.continuous_usage,
+        max_tokens_field: args.request.max_tokens_field.unwrap_or_default(),
+        ignore_eos: args.request.ignore_eos,
+        ..BodySpec::default()
     })
 }
 

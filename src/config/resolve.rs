@@ -9,10 +9,11 @@ use super::args::{Compat, RunArgs, Stamps};
 use super::file::ConfigFile;
 use super::sim_args::{self, SimArgsError};
 use super::spec::{
-    ConnectionMode, ConnectionSpec, InstrumentSpec, LoadSpec, RunSpec, Secret, SimSpec, TargetSpec,
+    BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LoadSpec, RunSpec, Secret, SimSpec,
+    TargetSpec,
 };
 use super::usage::UsageError;
-use super::{credentials, defaults, outputs, prompts, url};
+use super::{credentials, defaults, endpoint_flags, extra_body, outputs, prompts, url};
 use crate::units::Nanos;
 use crate::units::text::format_duration;
 
@@ -35,12 +36,18 @@ pub fn run_spec(typed: RunArgs, env: Environment<'_>) -> Result<RunSpec, UsageEr
 /// # Errors
 /// [`UsageError`]: one sentence that names the flag.
 pub fn resolve(args: &RunArgs, env: Environment<'_>) -> Result<RunSpec, UsageError> {
+    let endpoint = endpoint_flags::endpoint(args)?;
+    endpoint_flags::check_flags(args, endpoint)?;
     let compat_anvil = args.compat == Some(Compat::Anvil);
     let load = load(args)?;
     let prompt = prompts::prompt(args, &load, compat_anvil)?;
-    let body = prompts::body(args, compat_anvil)?;
+    let body = BodySpec {
+        streamed: endpoint_flags::streamed(args, endpoint)?,
+        extra: extra_body::extra_body(args, endpoint)?,
+        ..prompts::body(args, compat_anvil)?
+    };
     Ok(RunSpec {
-        target: target(args, env)?,
+        target: target(args, endpoint, env)?,
         load,
         prompt,
         body,
@@ -72,13 +79,14 @@ pub(super) fn plain_text(flag: &str, text: Option<&String>) -> Result<Option<Str
     Ok(Some(text.clone()))
 }
 
-fn target(args: &RunArgs, env: Environment<'_>) -> Result<TargetSpec, UsageError> {
-    check_endpoint(args.endpoint.as_deref())?;
+fn target(args: &RunArgs, endpoint: Endpoint, env: Environment<'_>) -> Result<TargetSpec, UsageError> {
     let model = plain_text("--model", args.model.as_ref())?;
     if model.as_ref().is_some_and(|name| name.trim().is_empty()) {
         return Err(UsageError::bad("--model", "must not be blank"));
     }
     let mut target = TargetSpec {
+        endpoint,
+        plain: endpoint_flags::plain(args, endpoint)?,
         base_url: String::new(),
         host: String::new(),
         port: 0,
@@ -86,8 +94,8 @@ fn target(args: &RunArgs, env: Environment<'_>) -> Result<TargetSpec, UsageError
         models_path: None,
         sim: None,
         model,
-        api_key: credentials::api_key(args, env)?,
-        headers: credentials::headers(args)?,
+        api_key: credentials::api_key(args, endpoint, env)?,
+        headers: credentials::headers(args, endpoint)?,
         request_id_header: !args.no_request_id,
     };
     match (&args.sim, &args.base_url) {
@@ -100,7 +108,7 @@ fn target(args: &RunArgs, env: Environment<'_>) -> Result<TargetSpec, UsageError
                 return Err(UsageError::clash("--endpoint-path", "--sim", reason));
             }
             target.sim = Some(simulator(settings.as_deref().unwrap_or_default())?);
-            let (path, models_path) = url::simulated_paths();
+            let (path, models_path) = url::simulated_paths(endpoint);
             (target.path, target.models_path) = (path, Some(models_path));
         }
         (None, typed) => {
@@ -108,21 +116,10 @@ fn target(args: &RunArgs, env: Environment<'_>) -> Result<TargetSpec, UsageError
                 Some(base) => base.clone(),
                 None => base_from(env)?,
             };
-            url::parse(base.reveal(), args.endpoint_path.as_deref())?.point(&mut target);
+            url::parse(base.reveal(), args.endpoint_path.as_deref(), endpoint)?.point(&mut target);
         }
     }
     Ok(target)
-}
-
-fn check_endpoint(endpoint: Option<&str>) -> Result<(), UsageError> {
-    const LATER: [&str; 6] = ["completions", "responses", "messages", "embeddings", "template", "http"];
-    match endpoint {
-        None | Some("chat") => Ok(()),
-        Some(later) if LATER.contains(&later) => {
-            Err(UsageError::bad("--endpoint", format!("{later} is not built in yet; chat is")))
-        }
-        Some(_) => Err(UsageError::range("--endpoint", "chat")),
-    }
 }
 
 fn base_from(env: Environment<'_>) -> Result<Secret, UsageError> {

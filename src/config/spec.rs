@@ -3,7 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bytes::Bytes;
+
+pub use super::endpoint::Endpoint;
 use crate::units::Nanos;
+use crate::wire::http1::Method;
 
 /// A run with every default filled in and every contradiction refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +35,12 @@ pub struct RunSpec {
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetSpec {
-    /// The base URL as recorded in documents: no userinfo, no trailing slash; empty until the simulator has its port.
+    /// What is sent and how the answer is read.
+    pub endpoint: Endpoint,
+    /// Method and body of plain requests; `None` for every endpoint but [`Endpoint::Http`].
+    pub plain: Option<PlainSpec>,
+    /// The base URL as recorded in documents: no userinfo, no trailing slash; the origin alone for plain requests;
+    /// empty until the simulator has its port.
     pub base_url: String,
     /// Host name or address literal without brackets.
     pub host: String,
@@ -43,9 +52,9 @@ pub struct TargetSpec {
     pub models_path: Option<String>,
     /// The embedded simulator's settings, when it is the target.
     pub sim: Option<SimSpec>,
-    /// Model name; `None` asks `/models`, which must list exactly one.
+    /// Model name; `None` asks `/models`, which must list exactly one. Plain requests name none.
     pub model: Option<String>,
-    /// Bearer token. Never printed, never stored.
+    /// The key that authenticates requests. Never printed, never stored.
     pub api_key: Option<Secret>,
     /// Further header fields, in order. Values are never printed or stored.
     pub headers: Vec<(String, Secret)>,
@@ -75,21 +84,15 @@ pub struct LoadSpec {
     pub burst: u32,
 }
 
-/// What is sent and how the answer is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// `/chat/completions`.
-    Chat,
-    /// `/completions`.
-    Completions,
-    /// `/responses`.
-    Responses,
-    /// `/messages`, Anthropic's.
-    Messages,
-    /// `/embeddings`.
-    Embeddings,
-    /// Plain requests to the base URL as it stands.
-    Http,
+/// What plain requests carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainSpec {
+    /// Their method.
+    pub method: Method,
+    /// Their body; `None` when no file was named. All requests share the bytes.
+    pub body: Option<Bytes>,
+    /// The file it was read from.
+    pub body_file: Option<PathBuf>,
 }
 
 /// What the prompts are: the reference's knobs.
@@ -149,6 +152,26 @@ pub struct BodySpec {
     pub no_thinking: bool,
     /// Reasoning effort.
     pub reasoning_effort: Option<String>,
+    /// Answers are asked for as event streams.
+    pub streamed: bool,
+    /// Usage is asked for with every event.
+    pub continuous_usage: bool,
+    /// The name under which chat completions are told the output limit.
+    pub max_tokens_field: MaxTokensField,
+    /// `ignore_eos: true` is sent.
+    pub ignore_eos: bool,
+    /// Further members of the body: name, and value in JSON as it was typed.
+    pub extra: Vec<(String, String)>,
+}
+
+/// The name under which chat completions are told the output limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MaxTokensField {
+    /// `max_tokens`, the older name, which every server knows.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, the newer name, which some models insist on.
+    MaxCompletionTokens,
 }
 
 /// How connections are used.
@@ -249,7 +272,7 @@ pub struct LabelSpec {
 pub struct ResolvedTarget {
     /// Addresses of the host, in the order they are used.
     pub addresses: Vec<SocketAddr>,
-    /// The model that is sent.
+    /// The model that is sent; empty for plain requests.
     pub model: String,
     /// The model's context length, given or asked for; `None` when unknown.
     pub max_model_len: Option<u64>,
@@ -257,6 +280,71 @@ pub struct ResolvedTarget {
     pub unresolved: Option<String>,
     /// Why nothing could be sent: neither was a model named, nor could the server be asked for one.
     pub unreachable: Option<String>,
+}
+
+impl RunSpec {
+    /// Whether the reference artifact can be made of the run: the reference knows answers whose text is streamed, and
+    /// would count all others as failures of the server.
+    #[must_use]
+    pub const fn has_reference_artifact(&self) -> bool {
+        self.target.endpoint.generates() && self.body.streamed
+    }
+}
+
+impl TargetSpec {
+    /// The header fields that authenticate a request, then those of the user: what every request to the target has,
+    /// a question for its models too.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&str, Secret)> {
+        let mut fields = Vec::with_capacity(self.headers.len() + 2);
+        if let Some(key) = &self.api_key {
+            fields.push(match self.endpoint {
+                Endpoint::Messages => ("x-api-key", key.clone()),
+                _ => ("Authorization", Secret::new(format!("Bearer {}", key.reveal()))),
+            });
+        }
+        let version = ANTHROPIC_VERSION;
+        let own_version = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(version.0));
+        if self.endpoint == Endpoint::Messages && !own_version {
+            fields.push((version.0, Secret::new(version.1.to_owned())));
+        }
+        fields.extend(self.headers.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        fields
+    }
+}
+
+/// The version of the Messages interface whose bodies are sent and whose events are read; the interface wants it in
+/// every request.
+const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+impl MaxTokensField {
+    /// The name of the member.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
+
+/// Nothing that was not asked for, as a stream.
+impl Default for BodySpec {
+    fn default() -> Self {
+        Self {
+            compat_anvil: false,
+            temperature: None,
+            top_p: None,
+            thinking_mode: ThinkingMode::Default,
+            no_thinking: false,
+            reasoning_effort: None,
+            streamed: true,
+            continuous_usage: false,
+            max_tokens_field: MaxTokensField::default(),
+            ignore_eos: false,
+            extra: Vec::new(),
+        }
+    }
 }
 
 impl Secret {

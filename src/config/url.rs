@@ -1,20 +1,19 @@
 //! The base URL: what the user types becomes host, port and the exact request paths.
 //!
 //! RFC 3986 is read strictly and narrowly: `http`, a host, an optional port, an optional path. Userinfo, query and
-//! fragment are refused. `/v1` is added unless the last path segment is `v1`, and nothing is ever doubled. No message
-//! repeats any part of the URL, because it may hold a password.
+//! fragment are refused. `/v1` is added unless the last path segment is `v1`, and nothing is ever doubled. The URL of
+//! plain requests is used as it is, and may have a query. No message repeats any part of the URL, because it may hold a
+//! password.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::defaults::HTTP_PORT;
-use super::spec::TargetSpec;
+use super::spec::{self, TargetSpec};
 use super::usage::UsageError;
 
 const FLAG: &str = "--base-url";
 const PATH_FLAG: &str = "--endpoint-path";
 
-/// The path of the endpoint below the base.
-const CHAT_COMPLETIONS: &str = "/chat/completions";
 /// The path of the list of models below the base.
 const MODELS: &str = "/models";
 /// The version segment that every base ends with.
@@ -37,7 +36,8 @@ pub struct Endpoint {
     pub port: u16,
     /// Request path of the endpoint.
     pub path: String,
-    /// Request path of the list of models; `None` when an own endpoint path does not tell where it is.
+    /// Request path of the list of models; `None` when an own endpoint path does not tell where it is, and for plain
+    /// requests.
     pub models_path: Option<String>,
 }
 
@@ -55,20 +55,29 @@ impl Endpoint {
 ///
 /// # Errors
 /// [`UsageError`] for anything that is not a plain `http` base; the message repeats nothing of it.
-pub fn parse(base: &str, endpoint_path: Option<&str>) -> Result<Endpoint, UsageError> {
+pub fn parse(
+    base: &str,
+    endpoint_path: Option<&str>,
+    endpoint: spec::Endpoint,
+) -> Result<Endpoint, UsageError> {
     let rest = strip_scheme(base)?;
     let (authority, base_path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if authority.contains('@') {
         return bad("must not hold a user name or password; use --api-key-env or --header");
     }
-    if base_path.contains(['?', '#']) {
-        return bad("must not have a query or a fragment");
+    match endpoint.path() {
+        Some(_) if base_path.contains(['?', '#']) => return bad("must not have a query or a fragment"),
+        None if base_path.contains('#') => return bad("must not have a fragment"),
+        _ => {}
     }
     let (host, port) = host_and_port(authority)?;
     check_path(FLAG, base_path)?;
-    let paths = match endpoint_path {
-        Some(own) => own_paths(own)?,
-        None => base_paths(base_path.trim_end_matches('/')),
+    let paths = match (endpoint_path, endpoint.path()) {
+        (Some(own), suffix) => own_paths(own, suffix)?,
+        (None, Some(suffix)) => base_paths(base_path.trim_end_matches('/'), suffix)?,
+        (None, None) if base_path.starts_with('/') => endpoint_paths(base_path, None),
+        // RFC 9112 section 3.2.1: an empty path is sent as a slash.
+        (None, None) => endpoint_paths(&format!("/{base_path}"), None),
     };
     let base_url = format!("http://{}{}", authority.to_ascii_lowercase(), paths.prefix);
     Ok(Endpoint { base_url, host, port, path: paths.endpoint, models_path: paths.models })
@@ -76,8 +85,8 @@ pub fn parse(base: &str, endpoint_path: Option<&str>) -> Result<Endpoint, UsageE
 
 /// The request path of an endpoint without a base: the embedded simulator's, before it has a port.
 #[must_use]
-pub fn simulated_paths() -> (String, String) {
-    (format!("{VERSION}{CHAT_COMPLETIONS}"), format!("{VERSION}{MODELS}"))
+pub fn simulated_paths(endpoint: spec::Endpoint) -> (String, String) {
+    (format!("{VERSION}{}", endpoint.path().unwrap_or_default()), format!("{VERSION}{MODELS}"))
 }
 
 /// The value of the `Host` field (RFC 9110 section 7.2): the authority, an IPv6 literal in brackets, the port unless
@@ -94,22 +103,23 @@ struct Paths {
     models: Option<String>,
 }
 
-/// Paths below a base path that has no trailing slash.
-fn base_paths(base: &str) -> Paths {
+/// Paths below a base path that has no trailing slash; `suffix` is the endpoint's path below the base.
+fn base_paths(base: &str, suffix: &str) -> Result<Paths, UsageError> {
+    // `/completions` ends another endpoint's path too.
+    let chat = spec::Endpoint::Chat.path().unwrap_or_default();
+    if base.ends_with(chat) && chat != suffix && chat.ends_with(suffix) {
+        return bad("ends with the path of --endpoint chat, and another endpoint is asked for");
+    }
     // A full endpoint URL is typed often enough, and appending to it would double what is there.
-    if base.ends_with(CHAT_COMPLETIONS) {
-        return endpoint_paths(base);
+    if base.ends_with(suffix) {
+        return Ok(endpoint_paths(base, Some(suffix)));
     }
     let versioned = base.rsplit('/').next() == Some("v1");
     let prefix = if versioned { base.to_owned() } else { format!("{base}{VERSION}") };
-    Paths {
-        endpoint: format!("{prefix}{CHAT_COMPLETIONS}"),
-        models: Some(format!("{prefix}{MODELS}")),
-        prefix,
-    }
+    Ok(Paths { endpoint: format!("{prefix}{suffix}"), models: Some(format!("{prefix}{MODELS}")), prefix })
 }
 
-fn own_paths(own: &str) -> Result<Paths, UsageError> {
+fn own_paths(own: &str, suffix: Option<&str>) -> Result<Paths, UsageError> {
     if !own.starts_with('/') {
         return Err(UsageError::bad(PATH_FLAG, "must begin with a slash"));
     }
@@ -117,12 +127,12 @@ fn own_paths(own: &str) -> Result<Paths, UsageError> {
         return Err(UsageError::bad(PATH_FLAG, "must not have a fragment"));
     }
     check_path(PATH_FLAG, own)?;
-    Ok(endpoint_paths(own))
+    Ok(endpoint_paths(own, suffix))
 }
 
 /// A path that is used exactly as typed; the models are looked for beside it where it ends as usual.
-fn endpoint_paths(path: &str) -> Paths {
-    let prefix = path.strip_suffix(CHAT_COMPLETIONS);
+fn endpoint_paths(path: &str, suffix: Option<&str>) -> Paths {
+    let prefix = suffix.and_then(|suffix| path.strip_suffix(suffix));
     Paths {
         prefix: prefix.unwrap_or_default().to_owned(),
         endpoint: path.to_owned(),
@@ -236,6 +246,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(base: &str, endpoint_path: Option<&str>) -> Result<Endpoint, UsageError> {
+        super::parse(base, endpoint_path, spec::Endpoint::Chat)
+    }
 
     fn ok(base: &str) -> Endpoint {
         parse(base, None).unwrap()

@@ -27,7 +27,7 @@ pub struct RunRates {
     pub attempt_rate: Option<f64>,
     /// Output tokens per second.
     pub output_tok_s: Option<f64>,
-    /// Prompt and output tokens per second.
+    /// Prompt and output tokens per second; prompt tokens where nothing is generated.
     pub total_tok_s: Option<f64>,
     /// Output tokens of the best second.
     pub peak_output_tok_s: Option<f64>,
@@ -72,7 +72,10 @@ impl RunRates {
             request_rate: Some(per_second(count(measured().filter(|row| formula::counts(row))))),
             attempt_rate: Some(per_second(count(measured()))),
             output_tok_s: output.map(per_second),
-            total_tok_s: output.zip(prompt).map(|(o, p)| per_second(o.saturating_add(p))),
+            total_tok_s: output
+                .or_else(|| generates_nothing(measured()).then_some(0))
+                .zip(prompt)
+                .map(|(o, p)| per_second(o.saturating_add(p))),
             peak_output_tok_s: timeline.peak(),
             concurrency_mean: Some(mean / seconds),
             concurrency_max: Some(float(max)),
@@ -161,6 +164,11 @@ impl TokenTimeline {
             slot_start = slot_end;
         }
     }
+}
+
+/// Whether no request asked for output or got any: then an unknown number of output tokens is none.
+pub fn generates_nothing<'a>(mut rows: impl Iterator<Item = &'a RequestRow>) -> bool {
+    rows.all(|row| row.requested_max_tokens.is_none() && row.output_tokens.is_none())
 }
 
 /// Tokens of ok and of cut requests; `None` when those of an ok request are unknown. A cut request counts with what is
@@ -269,6 +277,17 @@ mod tests {
         // A cut request without a count takes nothing away from what is known.
         let rows = [request(0, 2, Outcome::Ok, Some(8)), request(0, 2, Outcome::Incomplete, None)];
         assert_eq!(of(&rows, 2).output_tok_s, Some(4.0));
+    }
+
+    #[test]
+    fn prompts_alone_have_a_rate_where_nothing_is_generated() {
+        let mut embedded = request(0, 2, Outcome::Ok, None);
+        assert_eq!(of(&[embedded.clone()], 2).total_tok_s, None, "output was asked for");
+        (embedded.requested_max_tokens, embedded.usage.prompt_tokens) = (None, Some(50));
+        let rates = of(&[embedded.clone(), embedded.clone()], 2);
+        assert_eq!((rates.output_tok_s, rates.total_tok_s), (None, Some(50.0)));
+        embedded.usage.prompt_tokens = None;
+        assert_eq!(of(&[embedded], 2).total_tok_s, None);
     }
 
     #[test]

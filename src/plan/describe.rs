@@ -6,9 +6,11 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::Plan;
-use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
+use crate::config::masking;
+use crate::config::spec::{ConnectionMode, PlainSpec, ResolvedTarget, RunSpec, TargetSpec};
 use crate::units::Bytes;
 use crate::units::text::{format_bytes, format_duration};
+use crate::wire::http1::Method;
 
 /// Version of the JSON form. 1.0: the first.
 pub const SCHEMA: &str = "hammerscale.plan/1.0";
@@ -24,11 +26,17 @@ const HEAD_BYTES: usize = 400;
 pub fn unasked(spec: &RunSpec) -> ResolvedTarget {
     ResolvedTarget {
         addresses: Vec::new(),
-        model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
+        model: unasked_model(&spec.target),
         max_model_len: spec.prompt.max_model_len,
         unresolved: None,
         unreachable: None,
     }
+}
+
+/// Plain requests name no model.
+fn unasked_model(target: &TargetSpec) -> String {
+    let unknown = if target.endpoint.takes_prompts() { UNKNOWN_MODEL } else { "" };
+    target.model.clone().unwrap_or_else(|| unknown.to_owned())
 }
 
 /// The plan for people, line by line.
@@ -43,8 +51,11 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
         plan.context_distribution().iter().map(|(tokens, n)| format!("{tokens} × {n}")).collect();
     let length = target.max_model_len.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
     line("dry run", "nothing is sent".to_owned());
-    line("target", format!("POST {}", endpoint(spec)));
-    line("model", format!("{} (context length {length})", target.model));
+    line("target", format!("{} {}", method(spec), endpoint(spec)));
+    let prompted = spec.target.endpoint.takes_prompts();
+    if prompted {
+        line("model", format!("{} (context length {length})", target.model));
+    }
     line(
         "load",
         format!(
@@ -54,12 +65,17 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
             burst(spec)
         ),
     );
-    line(
-        "prompts",
-        format!("{}, {} distinct, {} repeated", mode(spec), plan.distinct_prompts(), plan.repeats()),
-    );
-    line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
-    line("bodies", format!("{smallest} to {largest} bytes, max_tokens {}", plan.requested_max_tokens()));
+    if prompted {
+        let (distinct, repeats) = (plan.distinct_prompts(), plan.repeats());
+        line("prompts", format!("{}, {distinct} distinct, {repeats} repeated", mode(spec)));
+        line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
+    }
+    let limit = plan.requested_max_tokens().map_or_else(String::new, |n| format!(", max_tokens {n}"));
+    let bodies = match plan.fixed_body() {
+        Some(body) => format!("{} bytes each", body.len()),
+        None => format!("{smallest} to {largest} bytes{limit}"),
+    };
+    line("bodies", bodies);
     line("fields", fields(spec).join(", "));
     let limits = &spec.connection;
     line(
@@ -81,6 +97,7 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
 #[must_use]
 pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     let (smallest, largest) = body_range(plan);
+    let prompted = spec.target.endpoint.takes_prompts();
     let contexts: serde_json::Map<String, Value> =
         plan.context_distribution().iter().map(|(tokens, n)| (tokens.to_string(), json!(n))).collect();
     let document = json!({
@@ -88,16 +105,18 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
         "target": {
             "base_url": spec.target.base_url,
             "simulated": spec.target.sim.is_some(),
-            "path": spec.target.path,
-            "model": (target.model != UNKNOWN_MODEL).then_some(&target.model),
+            "endpoint": spec.target.endpoint.name(),
+            "method": method(spec),
+            "path": masking::path(&spec.target.path),
+            "model": (prompted && target.model != UNKNOWN_MODEL).then_some(&target.model),
             "max_model_len": target.max_model_len,
         },
         "loop": "closed",
         "requests": plan.requests(),
         "concurrency": spec.load.concurrency,
         "burst": spec.load.burst,
-        "seed": spec.prompt.seed,
-        "prompt_source": mode(spec),
+        "seed": prompted.then_some(spec.prompt.seed),
+        "prompt_source": prompted.then(|| mode(spec)),
         "distinct_prompts": plan.distinct_prompts(),
         "repeats": plan.repeats(),
         "context_distribution": contexts,
@@ -122,9 +141,13 @@ fn endpoint(spec: &RunSpec) -> String {
         Some(_) => format!("{} of the embedded simulator", spec.target.path),
         None => {
             let host = crate::config::url::host_header(&spec.target.host, spec.target.port);
-            format!("http://{host}{}", spec.target.path)
+            format!("http://{host}{}", masking::path(&spec.target.path))
         }
     }
+}
+
+fn method(spec: &RunSpec) -> &'static str {
+    spec.target.plain.as_ref().map_or(Method::Post, |plain: &PlainSpec| plain.method).name()
 }
 
 fn burst(spec: &RunSpec) -> &'static str {
@@ -143,8 +166,7 @@ fn mode(spec: &RunSpec) -> String {
 /// Names only: values may be secret.
 fn fields(spec: &RunSpec) -> Vec<String> {
     let id = spec.target.request_id_header.then(|| "X-Request-Id".to_owned());
-    let key = spec.target.api_key.as_ref().map(|_| "Authorization".to_owned());
-    id.into_iter().chain(key).chain(spec.target.headers.iter().map(|(name, _)| name.clone())).collect()
+    id.into_iter().chain(spec.target.fields().into_iter().map(|(name, _)| name.to_owned())).collect()
 }
 
 const fn connection(mode: ConnectionMode) -> &'static str {
@@ -156,6 +178,9 @@ const fn connection(mode: ConnectionMode) -> &'static str {
 
 /// Bytes of the smallest and of the largest body.
 fn body_range(plan: &Plan) -> (u64, u64) {
+    if let Some(body) = plan.fixed_body() {
+        return (body.len() as u64, body.len() as u64);
+    }
     let sizes = (0..plan.requests()).filter_map(|index| plan.body_bytes(index));
     let (smallest, largest) = sizes.fold((u64::MAX, 0), |(low, high), n| (low.min(n), high.max(n)));
     (smallest.min(largest), largest)
@@ -163,7 +188,9 @@ fn body_range(plan: &Plan) -> (u64, u64) {
 
 fn head(plan: &Plan) -> String {
     let body = plan.body(0).unwrap_or_default();
-    let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body)).into_owned();
+    let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body));
+    // A file's bytes may be anything, also what a terminal obeys; a prompt's are printable.
+    let head = if plan.fixed_body().is_some() { head.escape_debug().to_string() } else { head.into_owned() };
     let left = body.len().saturating_sub(HEAD_BYTES);
     if left == 0 { head } else { format!("{head}… ({} more)", format_bytes(Bytes(left as u64))) }
 }

@@ -1,5 +1,6 @@
 //! Everything that is decided before the first packet, deterministic from the resolved run and what the target said
-//! about itself: how many requests, each one's context, prompt and body, and a digest of it all.
+//! about itself: how many requests, each one's context, prompt and body, and a digest of it all. Plain requests have no
+//! prompt, and share one body.
 //!
 //! Nothing here reads a clock, a file or a socket, and nothing here depends on the order or the thread in which it
 //! is asked. It does not decide *when* a request starts (that is `schedule`), and it does not render the HTTP head
@@ -29,7 +30,7 @@ pub use prompt::{CHARS_PER_TOKEN, canary_marker};
 use prompt::{Layout, LineEnd, Recipe, TooSmall};
 
 use crate::config::reasoning;
-use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::config::spec::{Endpoint, ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
 
 /// The digest covers this many leading bytes of the bodies literally: all of the default run's and of 600 requests of
@@ -40,13 +41,29 @@ pub const DIGEST_BODY_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Plan {
     requests: u64,
-    max_tokens: u64,
+    content: Content,
+    digest: OnceLock<String>,
+}
+
+/// What the bodies hold.
+#[derive(Debug)]
+enum Content {
+    /// A prompt each.
+    Prompted(Prompted),
+    /// The same bytes, which all requests share.
+    Fixed(Bytes),
+}
+
+#[derive(Debug)]
+struct Prompted {
+    endpoint: Endpoint,
+    /// `None` where nothing is generated.
+    max_tokens: Option<u64>,
     /// Every request sends the prompt of request 0.
     same: bool,
     contexts: Contexts,
     recipe: Recipe,
     template: Template,
-    digest: OnceLock<String>,
 }
 
 impl Plan {
@@ -56,12 +73,18 @@ impl Plan {
     /// [`UsageError`] for what only shows once the model and its length are known: a reasoning control that the
     /// model's family does not have, no room for a context, a context without room for the prompt's last line.
     pub fn new(spec: &RunSpec, target: &ResolvedTarget) -> Result<Self, UsageError> {
-        let (prompt, requests) = (&spec.prompt, spec.load.requests);
+        let (prompt, requests, endpoint) = (&spec.prompt, spec.load.requests, spec.target.endpoint);
+        if let Some(plain) = &spec.target.plain {
+            let body = plain.body.clone().unwrap_or_default();
+            return Ok(Self { requests, content: Content::Fixed(body), digest: OnceLock::new() });
+        }
+        let max_tokens = endpoint.generates().then_some(prompt.max_tokens);
         reasoning::check(&target.model, spec.body.thinking_mode, spec.body.reasoning_effort.as_deref())?;
-        let cap = context::cap(target.max_model_len, prompt.max_tokens, prompt.margin).map_err(no_room)?;
-        let plan = Self {
-            requests,
-            max_tokens: prompt.max_tokens,
+        let cap =
+            context::cap(target.max_model_len, max_tokens.unwrap_or(0), prompt.margin).map_err(no_room)?;
+        let content = Prompted {
+            endpoint,
+            max_tokens,
             same: prompt.same,
             contexts: Contexts::plan(prompt.ctx_tokens, prompt.seed, requests, cap),
             recipe: Recipe {
@@ -70,9 +93,9 @@ impl Plan {
                 canary_seed: prompt.request_canaries.then_some(prompt.seed),
                 response_words: prompt.response_words,
             },
-            template: Template::chat(&target.model, prompt.max_tokens, &spec.body),
-            digest: OnceLock::new(),
+            template: Template::new(endpoint, &target.model, prompt.max_tokens, &spec.body),
         };
+        let plan = Self { requests, content: Content::Prompted(content), digest: OnceLock::new() };
         plan.check_room(cap)?;
         Ok(plan)
     }
@@ -83,24 +106,41 @@ impl Plan {
         self.requests
     }
 
-    /// The body of request `index`, made anew at every call; `None` beyond the plan. For any thread but a worker.
+    /// The body of request `index`; `None` beyond the plan. A body with a prompt is made anew at every call, for any
+    /// thread but a worker; a fixed one is shared.
     #[must_use]
     pub fn body(&self, index: u64) -> Option<Bytes> {
+        let prompted = match &self.content {
+            Content::Fixed(body) => return (index < self.requests).then(|| body.clone()),
+            Content::Prompted(prompted) => prompted,
+        };
         let layout = self.layout(index)?;
-        let mut out = Vec::with_capacity(usize::try_from(self.size(&layout)).ok()?);
-        out.extend_from_slice(&self.template.head);
+        let mut out = Vec::with_capacity(usize::try_from(prompted.size(&layout)).ok()?);
+        out.extend_from_slice(&prompted.template.head);
         layout.write(&mut out, LineEnd::Json);
-        out.extend_from_slice(&self.template.tail);
+        out.extend_from_slice(&prompted.template.tail);
         Some(Bytes::from(out))
+    }
+
+    /// The body that all requests share, for plain requests.
+    #[must_use]
+    pub const fn fixed_body(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Fixed(body) => Some(body),
+            Content::Prompted(_) => None,
+        }
     }
 
     /// Bytes of the body of request `index`, without making it.
     #[must_use]
     pub fn body_bytes(&self, index: u64) -> Option<u64> {
-        Some(self.size(&self.layout(index)?))
+        match &self.content {
+            Content::Fixed(body) => (index < self.requests).then_some(body.len() as u64),
+            Content::Prompted(prompted) => Some(prompted.size(&self.layout(index)?)),
+        }
     }
 
-    /// The prompt of request `index` as the model sees it; `None` beyond the plan.
+    /// The prompt of request `index` as the model sees it; `None` beyond the plan, and where there is none.
     #[must_use]
     pub fn prompt(&self, index: u64) -> Option<String> {
         let mut out = Vec::new();
@@ -108,43 +148,48 @@ impl Plan {
         String::from_utf8(out).ok()
     }
 
-    /// Planned context of request `index` in estimated tokens; `None` beyond the plan.
+    /// Planned context of request `index` in estimated tokens; `None` beyond the plan, and where there is no prompt.
     #[must_use]
     pub fn planned_context_tokens(&self, index: u64) -> Option<u64> {
-        (index < self.requests).then(|| self.contexts.tokens(self.prompt_index(index)))?
+        let prompted = self.prompted()?;
+        (index < self.requests).then(|| prompted.contexts.tokens(prompted.index(index)))?
     }
 
     /// Planned contexts and how many requests have each, in ascending order.
     #[must_use]
     pub fn context_distribution(&self) -> BTreeMap<u64, u64> {
-        if self.same {
-            return self.contexts.tokens(0).map(|tokens| (tokens, self.requests)).into_iter().collect();
+        match self.prompted() {
+            None => BTreeMap::new(),
+            Some(Prompted { same: true, contexts, .. }) => {
+                contexts.tokens(0).map(|tokens| (tokens, self.requests)).into_iter().collect()
+            }
+            Some(prompted) => prompted.contexts.distribution(),
         }
-        self.contexts.distribution()
     }
 
-    /// The output limit that every request asks for.
+    /// The output limit that every request asks for; `None` where nothing is generated.
     #[must_use]
-    pub const fn requested_max_tokens(&self) -> u64 {
-        self.max_tokens
+    pub fn requested_max_tokens(&self) -> Option<u64> {
+        self.prompted()?.max_tokens
     }
 
     /// The marker that the answer to request `index` must begin with; `None` when none was asked for.
     #[must_use]
     pub fn canary_marker(&self, index: u64) -> Option<String> {
-        self.recipe.canary_seed.map(|seed| canary_marker(seed, index))
+        self.prompted()?.recipe.canary_seed.map(|seed| canary_marker(seed, index))
     }
 
-    /// How many different prompts are sent: every prompt names its index, unless all are the same.
+    /// How many different prompts are sent: every prompt names its index, unless all are the same. None are sent with
+    /// plain requests.
     #[must_use]
-    pub const fn distinct_prompts(&self) -> u64 {
-        if self.same { 1 } else { self.requests }
+    pub fn distinct_prompts(&self) -> u64 {
+        self.prompted().map_or(0, |prompted| if prompted.same { 1 } else { self.requests })
     }
 
     /// How many requests send a prompt that was sent before.
     #[must_use]
-    pub const fn repeats(&self) -> u64 {
-        self.requests - self.distinct_prompts()
+    pub fn repeats(&self) -> u64 {
+        self.prompted().map_or(0, |_| self.requests - self.distinct_prompts())
     }
 
     /// SHA-256 of the plan in lowercase hexadecimal: two plans with the same digest send the same bodies in the same
@@ -159,19 +204,35 @@ impl Plan {
 
     fn compute_digest(&self) -> String {
         let mut hash = Sha256::new();
-        let Recipe { unique, shared_prefix_tokens, canary_seed, response_words } = &self.recipe;
+        match &self.content {
+            Content::Prompted(prompted) => self.feed_prompts(prompted, &mut hash),
+            Content::Fixed(body) => {
+                hash.update(format!(
+                    "hammerscale.plan/1 http\nrequests {} body {}\n",
+                    self.requests,
+                    body.len()
+                ));
+                hash.update(body);
+            }
+        }
+        hash.finalize().iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"))
+    }
+
+    fn feed_prompts(&self, prompted: &Prompted, hash: &mut Sha256) {
+        let Prompted { endpoint, max_tokens: _, same, contexts, recipe, template } = prompted;
+        let Recipe { unique, shared_prefix_tokens, canary_seed, response_words } = recipe;
         let knobs = format!(
-            "hammerscale.plan/1 chat\nrequests {} same {} unique {unique} shared {shared_prefix_tokens} canaries \
+            "hammerscale.plan/1 {}\nrequests {} same {same} unique {unique} shared {shared_prefix_tokens} canaries \
              {canary_seed:?} words {response_words} head {} tail {}\n",
+            endpoint.name(),
             self.requests,
-            self.same,
-            self.template.head.len(),
-            self.template.tail.len(),
+            template.head.len(),
+            template.tail.len(),
         );
         hash.update(knobs);
-        hash.update(&self.template.head);
-        hash.update(&self.template.tail);
-        self.contexts.feed(|bytes| hash.update(bytes));
+        hash.update(&template.head);
+        hash.update(&template.tail);
+        contexts.feed(|bytes| hash.update(bytes));
         let mut left = usize::try_from(DIGEST_BODY_BYTES).unwrap_or(usize::MAX);
         for body in (0..self.requests).map_while(|index| self.body(index)) {
             hash.update(body.get(..left).unwrap_or(&body));
@@ -180,27 +241,26 @@ impl Plan {
                 break;
             }
         }
-        hash.finalize().iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"))
     }
 
-    fn prompt_index(&self, index: u64) -> u64 {
-        if self.same { 0 } else { index }
+    const fn prompted(&self) -> Option<&Prompted> {
+        match &self.content {
+            Content::Prompted(prompted) => Some(prompted),
+            Content::Fixed(_) => None,
+        }
     }
 
     fn layout(&self, index: u64) -> Option<Layout> {
-        let tokens = self.planned_context_tokens(index)?;
-        self.recipe.layout(self.prompt_index(index), tokens).ok()
-    }
-
-    fn size(&self, layout: &Layout) -> u64 {
-        (self.template.head.len() + self.template.tail.len()) as u64 + layout.bytes(LineEnd::Json)
+        let (prompted, tokens) = (self.prompted()?, self.planned_context_tokens(index)?);
+        prompted.recipe.layout(prompted.index(index), tokens).ok()
     }
 
     /// The longest last line must fit the smallest context; then every prompt can be laid out.
     fn check_room(&self, cap: Option<u64>) -> Result<(), UsageError> {
         let smallest = self.context_distribution().keys().next().copied().unwrap_or(u64::MAX);
-        let last = self.prompt_index(self.requests.saturating_sub(1));
-        let Err(TooSmall { needed_tokens }) = self.recipe.layout(last, smallest) else { return Ok(()) };
+        let Some(prompted) = self.prompted() else { return Ok(()) };
+        let last = prompted.index(self.requests.saturating_sub(1));
+        let Err(TooSmall { needed_tokens }) = prompted.recipe.layout(last, smallest) else { return Ok(()) };
         if cap == Some(smallest) {
             let reason = format!(
                 "and --margin leave {smallest} tokens of the model's length, and the prompt's last line alone needs \
@@ -211,6 +271,16 @@ impl Plan {
         let allowed =
             format!("at least {needed_tokens} here: the prompt's last line alone needs as many tokens");
         Err(UsageError::range("--ctx-tokens", allowed))
+    }
+}
+
+impl Prompted {
+    fn index(&self, index: u64) -> u64 {
+        if self.same { 0 } else { index }
+    }
+
+    fn size(&self, layout: &Layout) -> u64 {
+        (self.template.head.len() + self.template.tail.len()) as u64 + layout.bytes(LineEnd::Json)
     }
 }
 
@@ -261,7 +331,7 @@ mod tests {
             assert_eq!(plan.planned_context_tokens(i), Some(512));
         }
         assert_eq!((plan.body(3), plan.body_bytes(3), plan.planned_context_tokens(3)), (None, None, None));
-        assert_eq!((plan.requested_max_tokens(), plan.canary_marker(0)), (128, None));
+        assert_eq!((plan.requested_max_tokens(), plan.canary_marker(0)), (Some(128), None));
     }
 
     #[test]

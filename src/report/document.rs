@@ -5,6 +5,7 @@
 //! server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
 //! formulas are in `metrics`, the verdict in [`crate::report::validity`], the warnings in [`crate::report::warnings`].
 
+pub mod body_spec;
 pub mod compat;
 pub mod instrument;
 pub mod measured;
@@ -38,7 +39,8 @@ use crate::units::{Nanos, UnixNanos, calendar};
 /// * 1.1: `compat`; `inter_token_latency_ms`, `time_to_first_usage_token_ms` and its twin from due; in `tpot_ms`
 ///   `first_chunk_tokens` can be `measured`, and `first_chunk_counts` says how many where both kinds occur; in lines of
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
-///   `first_chunk_tokens` and `chunk_tokens`.
+///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
+///   requests do not have.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.

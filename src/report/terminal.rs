@@ -5,6 +5,7 @@
 //! columns can be compared by eye. Everything fits 80 columns, except words that must stay whole (addresses, paths) and
 //! numbers beyond a day.
 
+mod asked;
 pub mod layout;
 
 use self::layout::{Ink, Piece, Style, WIDTH, clean, left, right, shorten, width, wrap, wrap_pieces};
@@ -27,8 +28,14 @@ pub struct FilesNote {
 }
 
 /// The latencies that are shown, in this order.
-const LATENCIES: [MetricId; 5] =
-    [MetricId::TimeToFirstOutput, MetricId::Ttft, MetricId::InterChunkLatency, MetricId::Tpot, MetricId::E2e];
+const LATENCIES: [MetricId; 6] = [
+    MetricId::TimeToFirstByte,
+    MetricId::TimeToFirstOutput,
+    MetricId::Ttft,
+    MetricId::InterChunkLatency,
+    MetricId::Tpot,
+    MetricId::E2e,
+];
 /// The rates that are shown, in this order.
 const RATES: [MetricId; 5] = [
     MetricId::RequestRate,
@@ -112,49 +119,9 @@ fn head(page: &mut Page, document: &RunDocument) {
     let run = page.style.paint(Ink::Dim, &format!("run {}", clean(&document.run_id)));
     page.line(&format!("{title} {}  {run}", clean(&document.tool.version)));
     page.gap();
-    for line in asked(document, page.style) {
+    for line in asked::lines(document, page.style) {
         page.line(&line);
     }
-}
-
-fn asked(document: &RunDocument, style: Style) -> Vec<String> {
-    let (load, prompt) = (&document.spec.load, &document.spec.prompt);
-    let mut lines = Vec::new();
-    let requests = display::counted(load.requests, "request");
-    let requests = format!("{requests}, {} at a time", display::whole(u64::from(load.concurrency)));
-    let address = clean(&format!("{}{}", origin(&document.target.base_url), document.target.endpoint));
-    if width(&requests) + width(&address) + 4 + MARGIN <= WIDTH {
-        lines.push(format!("{requests} to {address}"));
-    } else {
-        lines.extend([format!("{requests} to"), format!("{}{address}", " ".repeat(INDENT))]);
-    }
-    let context = match prompt.ctx_tokens {
-        Some(tokens) => format!("prompts of {}", display::counted(tokens, "token")),
-        None => "prompts of sampled lengths".to_owned(),
-    };
-    let connections = match document.spec.connection.mode.as_str() {
-        "fresh" => "a fresh connection each",
-        _ => "kept connections",
-    };
-    let mut pieces = vec![
-        Piece::plain(shorten(&clean(&document.target.model), WIDTH - MARGIN)),
-        Piece::plain(context),
-        Piece::plain(format!("at most {} out", display::counted(prompt.max_tokens, "token"))),
-        Piece::plain(connections),
-    ];
-    if document.counts.warmup > 0 {
-        let warmup = display::counted(document.counts.warmup, "warm-up request");
-        pieces.push(Piece::plain(format!("after {warmup}")));
-    }
-    lines.extend(wrap_pieces(&pieces, WIDTH - MARGIN, style));
-    lines
-}
-
-/// Scheme and authority: the endpoint's path begins after them.
-fn origin(base_url: &str) -> &str {
-    let after_scheme = base_url.find("://").map_or(0, |at| at + 3);
-    let path = base_url.get(after_scheme..).and_then(|rest| rest.find('/'));
-    path.and_then(|at| base_url.get(..after_scheme + at)).unwrap_or(base_url)
 }
 
 fn result(page: &mut Page, document: &RunDocument) {
@@ -205,8 +172,10 @@ fn latencies(page: &mut Page, document: &RunDocument) {
     let shown = LATENCIES.iter().filter_map(|id| Some((*id, document.metrics.get(id.metric().name)?)));
     let first_output = document.metrics.get(MetricId::TimeToFirstOutput.metric().name);
     // Where the first output is always visible, the two rows would be the same numbers twice.
+    let shown = shown.filter(|(id, metric)| *id != MetricId::Ttft || first_output != Some(*metric));
+    // The first byte is what there is to tell of an answer that does not come bit by bit.
     let shown: Vec<_> =
-        shown.filter(|(id, metric)| *id != MetricId::Ttft || first_output != Some(*metric)).collect();
+        shown.filter(|(id, _)| *id != MetricId::TimeToFirstByte || first_output.is_none()).collect();
     page.gap();
     if shown.is_empty() {
         page.line(&page.style.paint(Ink::Bad, "Nothing valid was measured."));
@@ -272,7 +241,7 @@ fn rates(page: &mut Page, document: &RunDocument) {
     page.gap();
     let heading = steady.map_or_else(String::new, |_| right("steady", CELL + 2));
     page.heading(&format!("{}{}{heading}", left("Rates", TITLE), right("whole run", CELL)));
-    for id in RATES {
+    for id in RATES.into_iter().filter(|id| can_exist(*id, document)) {
         let metric = id.metric();
         let rate = |rates: &RatesDoc, columns| {
             let rate = rates.get(metric.name).copied().flatten();
@@ -289,6 +258,19 @@ fn rates(page: &mut Page, document: &RunDocument) {
         let text =
             format!("steady: the {span} from first to last moment with {asked} in flight ({held} held)");
         page.line(&page.style.paint(Ink::Dim, &text));
+    }
+}
+
+/// Whether a run of this kind can have a rate at all: a row of dashes for what was never asked for is noise.
+fn can_exist(id: MetricId, document: &RunDocument) -> bool {
+    let streams = document.spec.body.as_ref().is_some_and(|body| body.stream);
+    match id {
+        MetricId::OutputTokS => {
+            document.spec.prompt.as_ref().is_some_and(|prompt| prompt.max_tokens.is_some())
+        }
+        MetricId::TotalTokS => document.spec.prompt.is_some(),
+        MetricId::PeakOutputTokS => streams,
+        _ => true,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
+use crate::config::spec::{ConnectionMode, Endpoint, ResolvedTarget, RunSpec};
 use crate::record::Outcome;
 use crate::report::document::PlanFacts;
 use crate::units::display;
@@ -78,9 +78,9 @@ pub fn find(
         (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
         (Code::FewSamples, few_samples(summary)),
         (Code::Redirects, redirects(summary)),
-        (Code::RoleChunkFirst, role_chunk_first(summary)),
-        (Code::NoUsage, no_usage(summary)),
-        (Code::MultiTokenChunks, multi_token_chunks(summary)),
+        (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| spec.body.streamed)),
+        (Code::NoUsage, no_usage(spec, summary)),
+        (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| spec.body.streamed)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
         (Code::SimulatedTarget, simulated_target(spec)),
         (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
@@ -185,11 +185,20 @@ fn role_chunk_first(summary: &Summary) -> Option<String> {
     })
 }
 
-fn no_usage(summary: &Summary) -> Option<String> {
-    let without = summary.tokens.without_usage;
+fn no_usage(spec: &RunSpec, summary: &Summary) -> Option<String> {
+    let (tokens, ok) = (&summary.tokens, summary.counts.ok);
+    let (without, unknown) = match spec.target.endpoint {
+        // Nobody expects usage of a page.
+        Endpoint::Http => return None,
+        // Only prompts have tokens.
+        Endpoint::Embeddings => {
+            (ok.saturating_sub(tokens.prompt.map_or(0, |sums| sums.requests)), "prompt tokens are unknown")
+        }
+        _ => (tokens.without_usage, "output tokens are estimated or unknown"),
+    };
     (without > 0).then(|| {
-        let (without, all) = (display::whole(without), display::counted(summary.counts.ok, "answer"));
-        format!("{without} of {all} without usage: their output tokens are estimated or unknown")
+        let (without, all) = (display::whole(without), display::counted(ok, "answer"));
+        format!("{without} of {all} without usage: their {unknown}")
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::record::Phase;
-use crate::schedule::{Prepared, Supply};
+use crate::schedule::{Outgoing, Prepared, Supply};
 
 /// Rendered requests may hold about this much memory: a plan of 10,000 requests of 25 kB fits whole.
 const SUPPLY_BUDGET_BYTES: u64 = 256 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub fn supply_capacity(requests: u64, slots: u64, request_bytes: u64) -> usize {
 pub fn feed(
     supply: &Supply,
     requests: u64,
-    render: impl Fn(u64) -> bytes::Bytes,
+    render: impl Fn(u64) -> Outgoing,
     stop: &Arc<AtomicBool>,
     ready: impl FnOnce(),
 ) {
@@ -83,7 +83,7 @@ mod tests {
             }
         });
         let mut began = 0;
-        feed(&supply, 1_000, |_| bytes::Bytes::new(), &stop, || began += 1);
+        feed(&supply, 1_000, |_| Outgoing::default(), &stop, || began += 1);
         assert!(thread.join().unwrap().into_iter().eq(0..1_000));
         assert_eq!(began, 1);
     }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_stop_ends_the_feeder_although_nobody_takes() {
         let supply = Supply::new(2);
-        feed(&supply, 1_000, |_| bytes::Bytes::new(), &Arc::new(AtomicBool::new(true)), || {});
+        feed(&supply, 1_000, |_| Outgoing::default(), &Arc::new(AtomicBool::new(true)), || {});
         assert!(matches!(supply.next(), Next::Request(_)));
     }
 }

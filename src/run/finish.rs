@@ -8,7 +8,7 @@ use crate::aggregate::summary::{Facts, Summary};
 use crate::aggregate::window;
 use crate::client::WorkerHealth;
 use crate::clock::Timeline;
-use crate::config::spec::{OutputFormat, RunSpec};
+use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
 use crate::metrics::row::RequestRow;
 use crate::plan::Plan;
@@ -41,8 +41,8 @@ pub(super) struct Inputs<'a> {
 pub(super) struct Finish {
     pub(super) exit: Exit,
     pub(super) document: RunDocument,
-    /// The reference artifact, for its second place.
-    pub(super) artifact: String,
+    /// The reference artifact, for its second place; `None` where none can be made.
+    pub(super) artifact: Option<String>,
 }
 
 /// Computes and writes every document.
@@ -69,17 +69,15 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
     let started = UnixNanos::at(timeline.unix_at(timeline.at(began)).0);
     let finished = UnixNanos::at(timeline.unix_at(last).0);
-    let artifact = Artifact::of(
-        &rows,
-        &anvil::RunFacts {
-            spec,
-            target: &target.resolved,
-            base_url: &spec.target.base_url,
-            started,
-            finished,
-            wall: last.since(timeline.at(began)).unwrap_or_default(),
-        },
-    );
+    let run = anvil::RunFacts {
+        spec,
+        target: &target.resolved,
+        base_url: &spec.target.base_url,
+        started,
+        finished,
+        wall: last.since(timeline.at(began)).unwrap_or_default(),
+    };
+    let artifact = spec.has_reference_artifact().then(|| Artifact::of(&rows, &run));
     let document = RunDocument::of(&RunFacts {
         run_id,
         started_unix: UnixNanos::at(timeline.zero_unix().0),
@@ -93,14 +91,14 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         plan: &plan_facts(spec, plan),
         summary: &summary,
         instrument: &instrument,
-        reference_ok: Some(artifact.completed() as u64),
-        reference_metrics: Some(artifact.metrics()),
+        reference_ok: artifact.as_ref().map(|artifact| artifact.completed() as u64),
+        reference_metrics: artifact.as_ref().map(Artifact::metrics),
     });
-    let artifact = to_string(&artifact).map_err(|e| unwritten(e.into()))?;
+    let artifact = artifact.as_ref().map(to_string).transpose().map_err(|e| unwritten(e.into()))?;
     let json = document.to_json().map_err(|e| unwritten(e.into()))?;
-    recorded
-        .finish(&[(RunFile::Artifact, artifact.as_bytes()), (RunFile::Run, json.as_bytes())])
-        .map_err(RunError::Results)?;
+    let artifact_file = artifact.as_ref().map(|text| (RunFile::Artifact, text.as_bytes()));
+    let files: Vec<_> = artifact_file.into_iter().chain([(RunFile::Run, json.as_bytes())]).collect();
+    recorded.finish(&files).map_err(RunError::Results)?;
     let verdict = validity::judge(&instrument, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
     Ok(Finish { exit, document, artifact })
@@ -136,6 +134,7 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
                 dir: dir.display().to_string(),
                 names: [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events]
                     .iter()
+                    .filter(|file| **file != RunFile::Artifact || spec.has_reference_artifact())
                     .map(|f| f.name().to_owned())
                     .collect(),
                 beside: spec.output.json_out.iter().map(|p| p.display().to_string()).collect(),
@@ -159,8 +158,12 @@ fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
         driven: Loop::Closed,
         digest: plan.digest().to_owned(),
         arrivals: "closed".to_owned(),
-        prompt_source: if spec.prompt.unique { "synthetic, unique" } else { "synthetic, shared prefix" }
-            .to_owned(),
+        prompt_source: match spec.target.endpoint {
+            Endpoint::Http => "none",
+            _ if spec.prompt.unique => "synthetic, unique",
+            _ => "synthetic, shared prefix",
+        }
+        .to_owned(),
         distinct_prompts: plan.distinct_prompts(),
         repeats: plan.repeats(),
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect};
@@ -21,10 +20,9 @@ use crate::run::cores::Cores;
 use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
+use crate::run::request::{Render, answer_rule, own_bytes};
 use crate::schedule::Supply;
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::TextRule;
-use crate::wire::response::AnswerRule;
 
 /// How often the control plane looks whether the workers have ended. It does not delay them.
 const WATCH_EVERY: Duration = Duration::from_millis(5);
@@ -38,7 +36,7 @@ pub struct Measurement<'a, S> {
     /// What is sent.
     pub plan: &'a Arc<Plan>,
     /// Renders request `index` as it goes over the wire.
-    pub render: Box<dyn Fn(u64) -> Bytes + Send>,
+    pub render: Render,
     /// Which core does what.
     pub cores: &'a Cores,
     /// Something can be sent at all.
@@ -101,8 +99,8 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let slots = u64::from(self.spec.load.concurrency);
         let stop =
             Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
-        let size = self.plan.body_bytes(0).unwrap_or(0);
-        let supply = Arc::new(Supply::new(supply_capacity(requests, slots, size)));
+        let capacity = supply_capacity(requests, slots, own_bytes(self.plan));
+        let supply = Arc::new(Supply::new(capacity));
         let (pool, inlets) = Pool::new(self.setups(), &supply, &stop, self.rate)?;
         let live = Arc::new(LiveCounts::default());
         let finished = Arc::new(AtomicBool::new(false));
@@ -139,7 +137,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let connection_numbers = Arc::new(AtomicU64::new(0));
         let addresses: Arc<[_]> = self.target.addresses.clone().into();
         let unresolved: Option<Arc<str>> = self.target.unresolved.as_deref().map(Into::into);
-        let wants_text = self.spec.prompt.request_canaries || self.spec.prompt.response_words > 0;
+        let answer_rule = answer_rule(self.spec);
         let mut first_slot = 0;
         let mut setups = Vec::with_capacity(workers);
         for (number, core) in self.cores.workers.iter().enumerate() {
@@ -157,10 +155,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                     ConnectionMode::Fresh => Reuse::Fresh,
                 },
                 kernel_stamps: self.kernel_stamps,
-                answer_rule: AnswerRule {
-                    text: TextRule { limit_chars: self.spec.prompt.capture_limit, keep: wants_text },
-                    ..AnswerRule::default()
-                },
+                answer_rule,
                 timeout: self.spec.connection.timeout,
                 idle_timeout: self.spec.connection.idle_timeout,
                 connect_timeout: self.spec.connection.connect_timeout,
@@ -201,7 +196,7 @@ async fn watch(
 fn start_feeder(
     supply: &Arc<Supply>,
     requests: u64,
-    render: Box<dyn Fn(u64) -> Bytes + Send>,
+    render: Render,
     stop: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, RunError> {
     let (supply, stop) = (Arc::clone(supply), Arc::clone(stop));
@@ -222,7 +217,7 @@ fn facts(plan: &Arc<Plan>, spec: &RunSpec) -> Box<dyn Fn(u64) -> RequestFacts + 
     let prompt = spec.prompt.clone();
     Box::new(move |index| RequestFacts {
         planned_context_tokens: plan.planned_context_tokens(index),
-        requested_max_tokens: Some(plan.requested_max_tokens()),
+        requested_max_tokens: plan.requested_max_tokens(),
         canary_marker: plan.canary_marker(index),
         controlled_output: (prompt.response_words > 0)
             .then_some((prompt.response_words, prompt.controlled_output_strict)),

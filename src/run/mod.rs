@@ -6,6 +6,7 @@ pub mod feeder;
 mod finish;
 pub mod measure;
 pub mod progress;
+pub mod request;
 pub mod sim_child;
 pub mod target;
 
@@ -13,25 +14,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::client::limits::{OTHER_DESCRIPTORS, raise_descriptor_limit};
 use crate::client::{affinity, stamps};
 use crate::clock::{Clock, Rate, Timeline};
-use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
-use crate::config::url::host_header;
+use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
 use crate::exit::Exit;
 use crate::plan::{Plan, describe};
-use crate::record::{Phase, RunId};
+use crate::record::RunId;
 use crate::report::files::PartFile;
 use crate::report::recorder::RunRecorder;
 use crate::run::cores::Cores;
 use crate::run::error::RunError;
 use crate::run::finish::Finish;
 use crate::run::measure::{Measurement, Signals};
+use crate::run::request::{renderer, template};
 use crate::units::UnixNanos;
-use crate::wire::http1::{Accept, Method, RequestParts, RequestTemplate};
 
 /// Where runs go that name no directory.
 const RUNS_DIR: &str = "hammerscale-runs";
@@ -100,7 +98,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         dir: &dir_path,
     })?;
     finish::show(&spec, &document, &dir_path)?;
-    if let Some(file) = beside {
+    if let (Some(file), Some(artifact)) = (beside, artifact) {
         finish::write_beside(file, &artifact)?;
     }
     if let Some(reason) = &target.resolved.unreachable {
@@ -141,36 +139,4 @@ fn check_descriptors(spec: &RunSpec) -> Result<(), RunError> {
     let needed = slots.saturating_add(OTHER_DESCRIPTORS);
     let limit = raise_descriptor_limit();
     if needed > limit { Err(RunError::Descriptors { slots, needed, limit }) } else { Ok(()) }
-}
-
-/// The head that all requests share.
-fn template(spec: &RunSpec) -> Result<RequestTemplate, RunError> {
-    let target = &spec.target;
-    let host = host_header(&target.host, target.port);
-    let bearer = target.api_key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
-    let mut fields: Vec<(&str, &str)> =
-        bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
-    fields.extend(target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())));
-    Ok(RequestTemplate::new(&RequestParts {
-        method: Method::Post,
-        target: &target.path,
-        host: &host,
-        accept: Accept::EventStream,
-        content_type: Some("application/json"),
-        close: spec.connection.mode == ConnectionMode::Fresh,
-        request_ids: target.request_id_header,
-        fields: &fields,
-    })?)
-}
-
-/// Renders requests as they go over the wire. The feeder calls it ahead of use: for a plan that fits in its queue,
-/// before the first packet.
-fn renderer(plan: &Arc<Plan>, template: RequestTemplate, run_id: RunId) -> Box<dyn Fn(u64) -> Bytes + Send> {
-    let plan = Arc::clone(plan);
-    Box::new(move |index| {
-        let body = plan.body(index).unwrap_or_default();
-        let id = run_id.request_id(Phase::Measured, index);
-        // A template that was made renders every body; an id of ours is a valid field value.
-        template.render(&id, &body).unwrap_or_default()
-    })
 }

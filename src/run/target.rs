@@ -35,12 +35,17 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
         Ok(addresses) => (addresses, None),
         Err(error) => (Vec::new(), Some(format!("cannot resolve {}: {error}", spec.target.host))),
     };
-    let known = spec.target.model.is_some() && spec.prompt.max_model_len.is_some();
+    let plain = !spec.target.endpoint.takes_prompts();
+    let known = plain || (spec.target.model.is_some() && spec.prompt.max_model_len.is_some());
     let answer = if known || addresses.is_empty() { None } else { ask(spec, &addresses) };
     let mut target = Target {
         resolved: ResolvedTarget {
             addresses,
-            model: spec.target.model.clone().unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
+            model: match &spec.target.model {
+                Some(model) => model.clone(),
+                None if plain => String::new(),
+                None => UNKNOWN_MODEL.to_owned(),
+            },
             max_model_len: spec.prompt.max_model_len,
             unresolved: dns_error,
             unreachable: None,
@@ -72,17 +77,15 @@ fn start_sim(spec: &mut RunSpec, cores: &[usize]) -> Result<Option<SimChild>, Ru
     let Some(settings) = spec.target.sim.as_ref() else { return Ok(None) };
     let arguments = child_arguments(settings).map_err(|e| UsageError::bad("--sim", e.to_string()))?;
     let child = SimChild::start(&arguments, cores)?;
-    url::parse(&child.base_url, None)?.point(&mut spec.target);
+    url::parse(&child.base_url, None, spec.target.endpoint)?.point(&mut spec.target);
     Ok(Some(child))
 }
 
 fn ask(spec: &RunSpec, addresses: &[SocketAddr]) -> Option<Result<Answer, ProbeError>> {
     let path = spec.target.models_path.as_deref()?;
     let host = url::host_header(&spec.target.host, spec.target.port);
-    let bearer = spec.target.api_key.as_ref().map(|key| format!("Bearer {}", key.reveal()));
-    let mut fields: Vec<(&str, &str)> =
-        bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
-    fields.extend(spec.target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())));
+    let fields = spec.target.fields();
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.reveal())).collect();
     Some(probe::get(addresses, &host, path, &fields))
 }
 

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 
+use super::Outgoing;
 use crate::record::Phase;
 
 /// A request that is ready to be written to a socket.
@@ -18,7 +18,7 @@ pub struct Prepared {
     /// Part of the run.
     pub phase: Phase,
     /// Head and body, as they go over the wire.
-    pub bytes: Bytes,
+    pub bytes: Outgoing,
 }
 
 /// What a free slot gets.
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn request(index: u64) -> Prepared {
-        Prepared { index, phase: Phase::Measured, bytes: Bytes::new() }
+        Prepared { index, phase: Phase::Measured, bytes: Outgoing::default() }
     }
 
     #[test]

@@ -63,6 +63,12 @@ temperature = 1
 top_p = 0.5
 thinking_mode = "disabled"
 no_thinking = true
+stream = true
+no_stream = false
+continuous_usage = true
+max_tokens_field = "max_completion_tokens"
+ignore_eos = true
+extra_body = '{{"min_p": 0.1}}'
 workers = 2
 cores = [3, 0, 1]
 stamps = "user"
@@ -101,7 +107,7 @@ label = ["k=v"]
             && !spec.target.request_id_header
     );
     // What the file above leaves out stands for the rest; nothing else may be missing from it.
-    let absent = ["sim", "api-key-env", "api-key-file", "reasoning-effort", "config"];
+    let absent = ["sim", "api-key-env", "api-key-file", "reasoning-effort", "method", "body", "config"];
     for arg in args::command().get_arguments() {
         let key = arg.get_long().unwrap();
         let there = toml.contains(&format!("\n{} = ", key.replace('-', "_")));
@@ -113,6 +119,10 @@ label = ["k=v"]
         with_file("reasoning_effort = \"low\"", &[]).unwrap().body.reasoning_effort.as_deref(),
         Some("low")
     );
+    assert!(spec.body.continuous_usage && spec.body.ignore_eos && spec.body.streamed);
+    assert_eq!(spec.body.extra, [("min_p".to_owned(), "0.1".to_owned())]);
+    let plain = with_file("endpoint = \"http\"\nmethod = \"PUT\"\nbody = \"Cargo.toml\"", &[]).unwrap();
+    assert_eq!(plain.target.plain.unwrap().body.unwrap(), std::fs::read("Cargo.toml").unwrap());
     assert_eq!(with_file("num_prompts = 7", &[]).unwrap().load.requests, 7);
     assert_eq!(with_file("cores = \"0-1\"", &[]).unwrap().instrument.cores, [0, 1]);
     assert_eq!(with_file("header = \"X: 1\"", &[]).unwrap().target.headers.len(), 1);
@@ -125,6 +135,7 @@ fn the_command_line_wins() {
         (load.requests, load.concurrency, load.burst)
     };
     assert_eq!(load("requests = 5\nconcurrency = 6", &["--requests=7"]), (7, 6, 0));
+    assert!(with_file("no_stream = true", &["--stream"]).unwrap().body.streamed);
     // A burst and a number of requests are two ways to say how many.
     assert_eq!(load("requests = 5", &["--burst=3"]), (3, 3, 3));
     assert_eq!(load("burst = 3", &["--requests=5"]), (5, 20, 0));

@@ -197,10 +197,93 @@ fn the_help_shows_every_default_that_the_resolver_fills_in() {
         assert_eq!(defaults::shown(flag).as_deref(), Some(default), "{flag}");
         assert!(help.contains(&format!("[default: {default}]")), "{flag}: {help}");
     }
+    for once in ["[default: GET]", "[default: chat]", "[default: 60]"] {
+        assert_eq!(help.matches(once).count(), 1, "{once}");
+    }
     let flags: BTreeSet<String> =
         args::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
     let shown: Vec<&String> = flags.iter().filter(|flag| defaults::shown(flag).is_some()).collect();
     assert!(shown.len() > 25, "{shown:?}");
+}
+
+#[test]
+fn every_endpoint_has_its_path_and_its_models() {
+    let target = |base: &str, argv: &[&str]| {
+        let base = format!("--base-url={base}");
+        let argv: Vec<&str> = argv.iter().copied().chain([base.as_str()]).collect();
+        let target = run_in(&argv, &[("OPENAI_API_KEY", "KEY-1")]).unwrap().target;
+        (target.path.clone(), target.models_path.clone(), target.base_url.clone(), target)
+    };
+    for (name, path) in [
+        ("chat", "/chat/completions"),
+        ("completions", "/completions"),
+        ("responses", "/responses"),
+        ("messages", "/messages"),
+        ("embeddings", "/embeddings"),
+    ] {
+        let endpoint = format!("--endpoint={name}");
+        for base in ["http://h:1", "http://h:1/v1/", &format!("http://h:1/v1{path}")] {
+            let (got, models, recorded, _) = target(base, &[&endpoint]);
+            assert_eq!(got, format!("/v1{path}"), "{base}");
+            assert_eq!(
+                (models.as_deref(), recorded.as_str()),
+                (Some("/v1/models"), "http://h:1/v1"),
+                "{base}"
+            );
+        }
+        let (got, models, _, _) = target("http://h:1/v1", &[&endpoint, "--endpoint-path=/x/y"]);
+        assert_eq!((got.as_str(), models), ("/x/y", None));
+    }
+    // Plain requests go to the base as it is.
+    for (base, path) in [
+        ("http://h:1", "/"),
+        ("http://h:1/", "/"),
+        ("http://h:1/a//b/", "/a//b/"),
+        ("http://h:1/v1/x?a=b/c&d", "/v1/x?a=b/c&d"),
+        ("http://h:1?q=1", "/?q=1"),
+    ] {
+        let (got, models, recorded, target) = target(base, &["--endpoint=http"]);
+        assert_eq!((got.as_str(), models, recorded.as_str()), (path, None, "http://h:1"), "{base}");
+        assert_eq!(target.api_key, None, "a key goes only where it was sent on purpose");
+    }
+    let (got, ..) = target("http://h:1/a", &["--endpoint=http", "--endpoint-path=/b?c"]);
+    assert_eq!(got, "/b?c");
+}
+
+#[test]
+fn the_key_goes_into_the_field_of_the_endpoint() {
+    let fields = |argv: &[&str]| {
+        let argv: Vec<&str> = argv.iter().copied().chain(["--base-url=http://h"]).collect();
+        let target = run_in(&argv, &[("OPENAI_API_KEY", "KEY-1")]).unwrap().target;
+        let fields = target.fields();
+        fields.iter().map(|(name, value)| format!("{name}: {}", value.reveal())).collect::<Vec<_>>()
+    };
+    assert_eq!(fields(&[]), ["Authorization: Bearer KEY-1"]);
+    assert_eq!(fields(&["--endpoint=responses", "--header=X: 1"]), ["Authorization: Bearer KEY-1", "X: 1"]);
+    assert_eq!(fields(&["--endpoint=messages"]), ["x-api-key: KEY-1", "anthropic-version: 2023-06-01"]);
+    let own = ["--endpoint=messages", "--header=Anthropic-Version: 2030-01-01", "--header=X-API-Key: k"];
+    assert_eq!(fields(&own), ["Anthropic-Version: 2030-01-01", "X-API-Key: k"]);
+    let plain = ["--endpoint=http", "--header=Content-Type: a/b", "--header=Accept: c/d"];
+    assert_eq!(fields(&plain), ["Content-Type: a/b", "Accept: c/d"]);
+    assert_eq!(fields(&["--endpoint=http", "--api-key-env=OPENAI_API_KEY"]), ["Authorization: Bearer KEY-1"]);
+}
+
+#[test]
+fn what_is_streamed_follows_from_endpoint_and_flags() {
+    for (argv, want) in [
+        (&[] as &[&str], true),
+        (&["--stream"], true),
+        (&["--no-stream"], false),
+        (&["--endpoint=messages", "--no-stream"], false),
+        (&["--endpoint=responses"], true),
+        (&["--endpoint=embeddings"], false),
+        (&["--endpoint=embeddings", "--no-stream"], false),
+        (&["--endpoint=http"], false),
+    ] {
+        let spec = spec(argv);
+        assert_eq!(spec.body.streamed, want, "{argv:?}");
+        assert_eq!(spec.has_reference_artifact(), want, "{argv:?}");
+    }
 }
 
 #[test]

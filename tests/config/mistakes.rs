@@ -25,9 +25,144 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["--sim=ttft=1ms;ttft=2ms"], "--sim cannot be read: 'ttft' is given twice"),
     (&["--sim=ttft=soon"], "--sim cannot be read: ttft: 'soon': 'soon' is not a duration such as 20ms"),
     (&["--sim=listen=127.0.0.1:1"], "--sim cannot set listen: the run decides it"),
-    (&["--endpoint=completions"], "--endpoint completions is not built in yet; chat is"),
-    (&["--endpoint=http"], "--endpoint http is not built in yet; chat is"),
-    (&["--endpoint=chatt"], "--endpoint must be chat"),
+    (&["--endpoint=template"], "--endpoint template is not built in yet; use the endpoint that is nearest"),
+    (
+        &["--endpoint=chatt"],
+        "--endpoint must be one of chat, completions, responses, messages, embeddings, http",
+    ),
+    (
+        &["--base-url=http://h/v1/chat/completions", "--endpoint=completions"],
+        "--base-url ends with the path of --endpoint chat, and another endpoint is asked for",
+    ),
+    (&["--base-url=http://h/a?b#c", "--endpoint=http"], "--base-url must not have a fragment"),
+    (
+        &["--sim", "--endpoint=http"],
+        "--sim does not go together with --endpoint http: the simulator serves models only",
+    ),
+    (
+        &["--model=m", "--endpoint=http"],
+        "--model does not go together with --endpoint http: plain requests name no model",
+    ),
+    (
+        &["--ctx-tokens=64", "--endpoint=http"],
+        "--ctx-tokens does not go together with --endpoint http: plain requests have no prompt",
+    ),
+    (
+        &["--max-tokens=5", "--endpoint=embeddings"],
+        "--max-tokens does not go together with --endpoint embeddings: nothing is generated there",
+    ),
+    (
+        &["--temperature=1", "--endpoint=embeddings"],
+        "--temperature does not go together with --endpoint embeddings: nothing is generated there",
+    ),
+    (
+        &["--reasoning-effort=low", "--endpoint=messages"],
+        "--reasoning-effort does not go together with --endpoint messages: its requests have no effort",
+    ),
+    (
+        &["--thinking-mode=enabled", "--endpoint=messages"],
+        "--thinking-mode does not go together with --endpoint messages: thinking needs a budget of tokens there: give \
+         one by --extra-body",
+    ),
+    (
+        &["--no-thinking", "--endpoint=responses"],
+        "--no-thinking does not go together with --endpoint responses: its requests have no chat template",
+    ),
+    (
+        &["--compat=anvil", "--endpoint=responses"],
+        "--compat does not go together with --endpoint responses: the reference sends chat completions",
+    ),
+    (&["--method=TRACE"], "--method must be one of GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"),
+    (
+        &["--method=GET"],
+        "--method does not go together with --endpoint chat: only plain requests (--endpoint http) have one of their \
+         own",
+    ),
+    (
+        &["--body=Cargo.toml"],
+        "--body does not go together with --endpoint chat: only plain requests (--endpoint http) have one of their \
+         own",
+    ),
+    (
+        &["--body=Cargo.toml", "--endpoint=http"],
+        "--method is missing: name how the --body is sent (like POST)",
+    ),
+    (
+        &["--body=/no/such", "--endpoint=http", "--method=PUT"],
+        "--body cannot be read: No such file or directory (os error 2)",
+    ),
+    (
+        &["--body=/dev/zero", "--endpoint=http", "--method=PUT"],
+        "--body names a file of more than 67108864 bytes",
+    ),
+    (
+        &["--stream", "--no-stream"],
+        "--stream does not go together with --no-stream: an answer is a stream or it is not",
+    ),
+    (
+        &["--stream", "--endpoint=embeddings"],
+        "--stream does not go together with --endpoint embeddings: its answers are never streamed",
+    ),
+    (
+        &["--no-stream", "--endpoint=http"],
+        "--no-stream does not go together with --endpoint http: plain requests ask for no stream anyway",
+    ),
+    (
+        &["--json-out=a.json", "--no-stream"],
+        "--json-out does not go together with --no-stream: the reference's artifact is about streamed text",
+    ),
+    (
+        &["--json-out=a.json", "--endpoint=http"],
+        "--json-out does not go together with --endpoint http: the reference's artifact is about streamed text",
+    ),
+    (
+        &["--continuous-usage", "--no-stream"],
+        "--continuous-usage does not go together with --no-stream: one body has its usage once",
+    ),
+    (
+        &["--continuous-usage", "--endpoint=messages"],
+        "--continuous-usage does not go together with --endpoint messages: its requests have no stream_options",
+    ),
+    (&["--max-tokens-field=tokens"], "--max-tokens-field must be one of max_tokens, max_completion_tokens"),
+    (
+        &["--max-tokens-field=max_tokens", "--endpoint=completions"],
+        "--max-tokens-field does not go together with --endpoint completions: only chat completions have two names for \
+         the limit",
+    ),
+    (
+        &["--ignore-eos", "--endpoint=responses"],
+        "--ignore-eos does not go together with --endpoint responses: its requests have no such member",
+    ),
+    (&["--extra-body=[1]"], "--extra-body must be a JSON object"),
+    (&["--extra-body={"], "--extra-body is no JSON: EOF while parsing an object at line 1 column 1"),
+    (&["--extra-body={\"a\":1,\"a\":2}"], "--extra-body sets \"a\" twice"),
+    (
+        &["--extra-body={\"stream\":false}"],
+        "--extra-body must not set \"stream\": use --stream or --no-stream",
+    ),
+    (&["--extra-body={\"messages\":[]}"], "--extra-body must not set \"messages\": it holds the prompt"),
+    (&["--extra-body={\"model\":\"x\"}"], "--extra-body must not set \"model\": use --model"),
+    (
+        &["--extra-body={\"max_completion_tokens\":5}"],
+        "--extra-body must not set \"max_completion_tokens\": use --max-tokens",
+    ),
+    (
+        &["--extra-body={\"max_output_tokens\":5}", "--endpoint=responses"],
+        "--extra-body must not set \"max_output_tokens\": use --max-tokens",
+    ),
+    (
+        &["--extra-body={\"top_p\":1}", "--top-p=0.5"],
+        "--extra-body does not go together with --top-p: both set \"top_p\"",
+    ),
+    (
+        &["--extra-body={}", "--endpoint=http"],
+        "--extra-body does not go together with --endpoint http: a plain body is a file's: use --body",
+    ),
+    (
+        &["--header=X-Api-Key: x", "--api-key-env=KEY", "--endpoint=messages"],
+        "--header does not go together with a key: both set the x-api-key field",
+    ),
+    (&["--header=Content-Type: a/b"], "--header cannot set content-type: the client decides it"),
     (&["--model= "], "--model must not be blank"),
     (&["--model=a\nb"], "--model must not have control characters"),
     (&["--api-key-env=NO_SUCH"], "--api-key-env names an environment variable that is not set"),

@@ -1,4 +1,4 @@
-//! Every ending of a request that a closed loop of chat completions over plain TCP can meet, made by a raw server and
+//! Every ending of a request that a closed loop over plain TCP can meet, and every kind of request that it sends, made by a raw server and
 //! told by the real binary: outcome, status, stamps, counts, exit code, and what became of the connection.
 //!
 //! Why from outside: what an answer means is proved on bytes elsewhere; here sockets, timers, the slot and its
@@ -17,6 +17,7 @@ mod answers;
 mod connections;
 mod deadlines;
 mod endings;
+mod requests;
 mod run;
 mod secrets;
 mod server;

@@ -98,8 +98,12 @@ fn launch(
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| File::create(dir.path().join(name)).unwrap();
     let length: &[&str] = if flags.contains(&"--max-model-len") { &[] } else { &["--max-model-len", "8192"] };
+    // Plain requests name no model, and have no prompt that could be too long for one.
+    let model: &[&str] = if flags.contains(&"http") { &[] } else { &["--model", "m"] };
+    let length = if model.is_empty() { model } else { length };
     let child = command
-        .args(["run", "--base-url", base_url, "--model", "m"])
+        .args(["run", "--base-url", base_url])
+        .args(model)
         .args(length)
         .args(["--requests", &requests.to_string(), "--concurrency", &concurrency.to_string()])
         .args(["--progress", "none", "--format", "json", "--out"])

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hammerscale::aggregate::chunk::OutputChunk;
 use hammerscale::aggregate::summary::{ChunkPopulations, Facts, Summary};
 use hammerscale::config::spec::{
-    BodySpec, ConnectionMode, ConnectionSpec, InstrumentSpec, LabelSpec, LoadSpec, OutputFormat, OutputSpec,
-    ProgressMode, PromptSpec, ResolvedTarget, RunSpec, Secret, TargetSpec, ThinkingMode,
+    BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LabelSpec, LoadSpec, OutputFormat,
+    OutputSpec, ProgressMode, PromptSpec, ResolvedTarget, RunSpec, Secret, TargetSpec, ThinkingMode,
 };
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
@@ -453,6 +453,8 @@ pub(crate) fn full_row() -> RequestRow {
 fn spec() -> RunSpec {
     RunSpec {
         target: TargetSpec {
+            endpoint: Endpoint::Chat,
+            plain: None,
             base_url: "http://127.0.0.1:8000/v1".to_owned(),
             host: "127.0.0.1".to_owned(),
             port: 8000,
@@ -486,6 +488,7 @@ fn spec() -> RunSpec {
             thinking_mode: ThinkingMode::Default,
             no_thinking: false,
             reasoning_effort: None,
+            ..BodySpec::default()
         },
         connection: ConnectionSpec {
             mode: ConnectionMode::Keep,

@@ -260,7 +260,13 @@ impl Sampling {
     /// What was really sent. Only `--compat anvil` sends a temperature that nobody asked for.
     fn of(spec: &RunSpec) -> Self {
         let body = &spec.body;
-        let temperature = body.temperature.or(body.compat_anvil.then_some(0.0));
+        // A member that the user added is sent in the place of ours.
+        let added = |name| {
+            let (_, value) = body.extra.iter().find(|(added, _)| added == name)?;
+            serde_json::from_str::<f64>(value).ok()
+        };
+        let default = body.temperature.or(body.compat_anvil.then_some(0.0));
+        let (temperature, top_p) = (added("temperature").or(default), added("top_p").or(body.top_p));
         Self {
             temperature: SamplingParameter {
                 effective_request: temperature,
@@ -268,9 +274,9 @@ impl Sampling {
                 sent: temperature.is_some(),
             },
             top_p: SamplingParameter {
-                effective_request: body.top_p,
+                effective_request: top_p,
                 requested: body.top_p,
-                sent: body.top_p.is_some(),
+                sent: top_p.is_some(),
             },
         }
     }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Loop, PlanFacts};
+use crate::config::masking;
 use crate::config::spec::{ResolvedTarget, RunSpec};
-use crate::report::document::spec::masked_path;
 use crate::report::host::{Host, Tool};
 
 /// The program.
@@ -46,8 +46,8 @@ pub struct TargetDoc {
     pub base_url: String,
     /// Request path.
     pub endpoint: String,
-    /// The model that was sent.
-    pub model: String,
+    /// The model that was sent; `null` for plain requests.
+    pub model: Option<String>,
     /// The model's context length.
     pub max_model_len: Option<u64>,
     /// Engine, as the operator labelled it.
@@ -105,8 +105,8 @@ impl TargetDoc {
     pub(super) fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
         Self {
             base_url: spec.target.base_url.clone(),
-            endpoint: masked_path(&spec.target.path),
-            model: resolved.model.clone(),
+            endpoint: masking::path(&spec.target.path),
+            model: spec.target.endpoint.takes_prompts().then(|| resolved.model.clone()),
             max_model_len: resolved.max_model_len,
             engine: spec.labels.engine.clone(),
             gpu: spec.labels.gpu.clone(),

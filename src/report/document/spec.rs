@@ -1,5 +1,5 @@
 //! The echo of the resolved run, without secrets: a key is only said to be there, header fields only by name, and
-//! values in a query whose names look like credentials are masked.
+//! values whose names look like credentials are masked.
 //!
 //! Every struct of the spec is taken apart field by field, so that a new field does not compile before it is echoed.
 
@@ -7,10 +7,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::masking;
 use crate::config::spec::{
-    BodySpec, ConnectionMode, ConnectionSpec, InstrumentSpec, LabelSpec, LoadSpec, OutputSpec, PromptSpec,
-    RunSpec, TargetSpec, ThinkingMode,
+    ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LabelSpec, LoadSpec, OutputSpec, PromptSpec,
+    RunSpec, TargetSpec,
 };
+use crate::report::document::body_spec::{BodySpecDoc, PlainSpecDoc};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
@@ -21,10 +23,13 @@ pub struct SpecDoc {
     pub target: TargetSpecDoc,
     /// How many, and how many at a time.
     pub load: LoadSpecDoc,
-    /// What the prompts are.
-    pub prompt: PromptSpecDoc,
-    /// What else the body carries.
-    pub body: BodySpecDoc,
+    /// What the prompts are; `null` for plain requests.
+    pub prompt: Option<PromptSpecDoc>,
+    /// What else the body carries; `null` for plain requests.
+    pub body: Option<BodySpecDoc>,
+    /// What plain requests carry; absent for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<PlainSpecDoc>,
     /// Connections and time limits.
     pub connection: ConnectionSpecDoc,
     /// Workers, cores, stamps.
@@ -38,6 +43,9 @@ pub struct SpecDoc {
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetSpecDoc {
+    /// Endpoint, by its name on the command line.
+    #[serde(default = "chat")]
+    pub endpoint: String,
     /// Base URL.
     pub base_url: String,
     /// Request path.
@@ -74,8 +82,8 @@ pub struct PromptSpecDoc {
     pub ctx_tokens: Option<u64>,
     /// Seed.
     pub seed: i64,
-    /// Output limit.
-    pub max_tokens: u64,
+    /// Output limit; `null` where nothing is generated.
+    pub max_tokens: Option<u64>,
     /// Words of controlled output, 0 for none.
     pub response_words: u64,
     /// Every prompt differs from the first byte on.
@@ -94,23 +102,6 @@ pub struct PromptSpecDoc {
     pub margin: u64,
     /// Characters of visible text kept per answer.
     pub capture_limit: usize,
-}
-
-/// What else the body carries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BodySpecDoc {
-    /// The reference's body.
-    pub compat_anvil: bool,
-    /// Temperature.
-    pub temperature: Option<f64>,
-    /// Nucleus mass.
-    pub top_p: Option<f64>,
-    /// Thinking mode.
-    pub thinking_mode: String,
-    /// `--no-thinking` was given.
-    pub no_thinking: bool,
-    /// Reasoning effort.
-    pub reasoning_effort: Option<String>,
 }
 
 /// Connections and time limits.
@@ -177,8 +168,9 @@ impl SpecDoc {
         Self {
             target: TargetSpecDoc::of(target),
             load: LoadSpecDoc::of(load),
-            prompt: PromptSpecDoc::of(prompt),
-            body: BodySpecDoc::of(body),
+            prompt: target.endpoint.takes_prompts().then(|| PromptSpecDoc::of(prompt, target.endpoint)),
+            body: target.endpoint.takes_prompts().then(|| BodySpecDoc::of(body, target.endpoint)),
+            plain: target.plain.as_ref().map(PlainSpecDoc::of),
             connection: ConnectionSpecDoc::of(connection),
             instrument: InstrumentSpecDoc::of(instrument),
             output: OutputSpecDoc::of(output),
@@ -191,13 +183,24 @@ impl TargetSpecDoc {
     fn of(spec: &TargetSpec) -> Self {
         // Host and port are part of the base URL.
         let TargetSpec {
-            base_url, host: _, port: _, path, models_path, sim, model, api_key, headers, ..
+            endpoint,
+            plain: _,
+            base_url,
+            host: _,
+            port: _,
+            path,
+            models_path,
+            sim,
+            model,
+            api_key,
+            headers,
+            request_id_header,
         } = spec;
-        let TargetSpec { request_id_header, .. } = spec;
         Self {
+            endpoint: endpoint.name().to_owned(),
             base_url: base_url.clone(),
-            path: masked_path(path),
-            models_path: models_path.as_deref().map(masked_path),
+            path: masking::path(path),
+            models_path: models_path.as_deref().map(masking::path),
             sim: sim.as_ref().map(|sim| sim.settings.iter().cloned().collect()),
             model: model.clone(),
             api_key: api_key.is_some(),
@@ -215,7 +218,7 @@ impl LoadSpecDoc {
 }
 
 impl PromptSpecDoc {
-    fn of(spec: &PromptSpec) -> Self {
+    fn of(spec: &PromptSpec, endpoint: Endpoint) -> Self {
         let PromptSpec {
             ctx_tokens,
             seed,
@@ -233,7 +236,7 @@ impl PromptSpecDoc {
         Self {
             ctx_tokens,
             seed,
-            max_tokens,
+            max_tokens: endpoint.generates().then_some(max_tokens),
             response_words,
             unique,
             same,
@@ -243,27 +246,6 @@ impl PromptSpecDoc {
             max_model_len,
             margin,
             capture_limit,
-        }
-    }
-}
-
-impl BodySpecDoc {
-    fn of(spec: &BodySpec) -> Self {
-        let BodySpec { compat_anvil, temperature, top_p, thinking_mode, no_thinking, reasoning_effort } =
-            spec;
-        let thinking_mode = match thinking_mode {
-            ThinkingMode::Default => "default",
-            ThinkingMode::Enabled => "enabled",
-            ThinkingMode::Disabled => "disabled",
-            ThinkingMode::Unsupported => "unsupported",
-        };
-        Self {
-            compat_anvil: *compat_anvil,
-            temperature: temperature.and_then(super::finite),
-            top_p: top_p.and_then(super::finite),
-            thinking_mode: thinking_mode.to_owned(),
-            no_thinking: *no_thinking,
-            reasoning_effort: reasoning_effort.clone(),
         }
     }
 }
@@ -297,7 +279,6 @@ impl OutputSpecDoc {
     fn of(spec: &OutputSpec) -> Self {
         // What was shown on the way changes no number.
         let OutputSpec { dir, json_out, overwrite, quiet: _, progress: _, format: _ } = spec;
-        let text = |path: &Path| path.to_string_lossy().into_owned();
         Self { dir: dir.as_deref().map(text), json_out: json_out.as_deref().map(text), overwrite: *overwrite }
     }
 }
@@ -327,40 +308,11 @@ impl LabelSpecDoc {
     }
 }
 
-/// Parts of parameter names whose values are credentials on some gateway (`api-key`, `access_token`, `sig`, …).
-const CREDENTIAL_WORDS: [&str; 8] = ["key", "token", "secret", "sig", "pass", "auth", "cred", "code"];
-const MASK: &str = "***";
-
-/// A request path whose query shows no credentials.
-pub(super) fn masked_path(path: &str) -> String {
-    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
-    let mask = |pair: &str| match pair.split_once('=') {
-        Some((name, value)) if !value.is_empty() && is_credential(name) => format!("{name}={MASK}"),
-        _ => pair.to_owned(),
-    };
-    format!("{path}?{}", query.split('&').map(mask).collect::<Vec<_>>().join("&"))
+pub(super) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
-fn is_credential(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_shows_no_credentials() {
-        for (path, shown) in [
-            ("/v1/chat/completions", "/v1/chat/completions"),
-            ("/chat?api-version=2024-10-21", "/chat?api-version=2024-10-21"),
-            ("/chat?api-version=1&API-Key=abc&x", "/chat?api-version=1&API-Key=***&x"),
-            ("/chat?access_token=abc", "/chat?access_token=***"),
-            ("/chat?key=", "/chat?key="),
-            ("/chat?sig=a%3D=b&v=2", "/chat?sig=***&v=2"),
-        ] {
-            assert_eq!(masked_path(path), shown);
-        }
-    }
+/// What documents without the key mean.
+fn chat() -> String {
+    Endpoint::Chat.name().to_owned()
 }

@@ -39,6 +39,8 @@ pub enum Method {
 pub enum Accept {
     /// `text/event-stream`.
     EventStream,
+    /// `application/json`.
+    Json,
     /// `*/*`.
     Anything,
 }
@@ -209,6 +211,17 @@ impl RequestTemplate {
         Ok(())
     }
 
+    /// The head of a request whose body is written apart.
+    ///
+    /// # Errors
+    /// As [`RequestTemplate::write_rest`].
+    pub fn render_head(&self, request_id: &str, body_bytes: u64) -> Result<Bytes, RequestError> {
+        let mut out = Vec::with_capacity(self.prefix.len() + PER_REQUEST_BYTES);
+        out.put_slice(&self.prefix);
+        self.write_rest(request_id, body_bytes, &mut out)?;
+        Ok(out.into())
+    }
+
     /// One whole request in one piece.
     ///
     /// # Errors
@@ -230,6 +243,7 @@ fn render(parts: &RequestParts<'_>) -> Bytes {
     }
     let accept = match parts.accept {
         Accept::EventStream => "text/event-stream",
+        Accept::Json => "application/json",
         Accept::Anything => "*/*",
     };
     // Compressed streams arrive in the compressor's rhythm, not the server's.

@@ -1,0 +1,98 @@
+//! Runs whose answers are no streams: the summary has no row for what cannot exist, and no warning misses it.
+
+use hammerscale::config::spec::{Endpoint, PlainSpec};
+use hammerscale::metrics::row::{ReceiveStamps, TokenSource};
+use hammerscale::record::{Counters, Usage};
+use hammerscale::report::terminal::{layout::Style, render};
+use hammerscale::wire::http1::Method;
+
+use crate::fixture::{self, Run};
+
+/// The ordinary run, with answers of one piece.
+fn unstreamed(endpoint: Endpoint) -> Run {
+    let mut run = fixture::normal();
+    let unstreamed = |at: &mut ReceiveStamps| {
+        let ReceiveStamps { first_byte, head_done, end, .. } = *at;
+        *at = ReceiveStamps { first_byte, head_done, end, ..ReceiveStamps::default() };
+    };
+    for row in &mut run.rows {
+        unstreamed(&mut row.at);
+        unstreamed(&mut row.user);
+        row.counters = Counters { reads: 1, bytes_sent: 2_900, body_bytes: 400, ..Counters::default() };
+        (row.first_output_kind, row.role_chunk_first) = (None, false);
+        if !endpoint.generates() {
+            (row.output_tokens, row.output_token_source) = (None, TokenSource::Unknown);
+            (row.requested_max_tokens, row.usage.completion_tokens) = (None, None);
+            row.finish_reasons.clear();
+        }
+        if !endpoint.takes_prompts() {
+            (row.usage, row.planned_context_tokens) = (Usage::default(), None);
+        }
+    }
+    run.chunks.iter_mut().for_each(Vec::clear);
+    run.spec.target.endpoint = endpoint;
+    run.spec.body.streamed = false;
+    run.reference_ok = None;
+    run
+}
+
+fn plain() -> Run {
+    let mut run = unstreamed(Endpoint::Http);
+    let body = Some(vec![0; 1_234].into());
+    run.spec.target.plain = Some(PlainSpec { method: Method::Put, body, body_file: None });
+    run.spec.target.path = "/a".to_owned();
+    run
+}
+
+fn shown(run: &Run) -> String {
+    render(&run.document(), Some(&run.files()), Style::PLAIN)
+}
+
+fn rows(text: &str) -> Vec<&str> {
+    let titles =
+        ["Time to", "End to end", "Output", "Peak", "Total", "Request rate", "Mean conc", "Gap", "Time per"];
+    let lines = text.lines().map(str::trim_start);
+    lines.filter(|line| titles.iter().any(|title| line.starts_with(title))).collect()
+}
+
+#[test]
+fn an_answer_of_one_piece_has_a_first_byte_and_an_end() {
+    for (run, words, lines) in [
+        (unstreamed(Endpoint::Chat), "at most 64 tokens out · not streamed\n", 6),
+        (unstreamed(Endpoint::Embeddings), "prompts of 512 tokens · kept connections", 5),
+        (plain(), "plain PUT of 1,234 bytes · kept connections", 4),
+    ] {
+        let text = shown(&run);
+        assert!(text.contains(words), "{text}");
+        let rows = rows(&text);
+        assert_eq!(rows.len(), lines, "{text}");
+        assert!(rows[0].starts_with("Time to first byte") && rows[1].starts_with("End to end"), "{text}");
+        let blank = |row: &&&str| row.contains('–') || row.contains(" 0  ") || row.contains("NaN");
+        assert_eq!(rows.iter().find(blank), None, "{text}");
+    }
+}
+
+#[test]
+fn nobody_misses_what_was_not_asked_for() {
+    let codes = |run: &Run| -> Vec<String> { run.document().warnings.into_iter().map(|w| w.code).collect() };
+    assert_eq!(codes(&plain()), ["few_samples"]);
+    assert_eq!(codes(&unstreamed(Endpoint::Embeddings)), ["few_samples"]);
+    let mut silent = unstreamed(Endpoint::Embeddings);
+    silent.rows[3].usage = Usage::default();
+    let warnings = silent.document().warnings;
+    let no_usage = warnings.iter().find(|w| w.code == "no_usage").unwrap();
+    assert_eq!(no_usage.text, "1 of 58 answers without usage: their prompt tokens are unknown");
+    assert!(!codes(&unstreamed(Endpoint::Chat)).contains(&"multi_token_chunks".to_owned()));
+}
+
+#[test]
+fn documents_say_null_for_what_plain_requests_do_not_have() {
+    let document: serde_json::Value = serde_json::from_str(&plain().document().to_json().unwrap()).unwrap();
+    let (spec, target) = (&document["spec"], &document["target"]);
+    assert!(spec["prompt"].is_null() && spec["body"].is_null() && target["model"].is_null());
+    assert_eq!((&spec["plain"]["method"], &spec["plain"]["body_bytes"]), (&"PUT".into(), &1_234.into()));
+    for rate in ["output_tok_s", "total_tok_s", "peak_output_tok_s"] {
+        assert!(document["rates"][rate].is_null(), "{rate}: {}", document["rates"][rate]);
+    }
+    assert!(document["metrics"].get("ttft_ms").is_none());
+}
