@@ -81,7 +81,7 @@ fn llama_cpp_and_the_client_count_the_same_tokens() {
     assert_eq!(after.prompt - before.prompt, prompt_sum, "prompt tokens, server and client");
 
     let run = document(&out, "run.json");
-    assert_eq!(run["schema"], "hammerscale.run/1.0");
+    assert_eq!(run["schema"], "hammerscale.run/1.1");
     assert_eq!(run["counts"]["ok"], REQUESTS);
     assert_eq!(run["counts"]["failed"], 0);
     assert_eq!(run["counts"]["by_status"]["200"], REQUESTS);

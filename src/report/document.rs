@@ -13,7 +13,7 @@ pub mod spec;
 
 use serde::{Deserialize, Serialize};
 
-use self::instrument::InstrumentDoc;
+use self::instrument::{InstrumentDoc, PrewarmDoc};
 use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
 use self::metric::MetricDoc;
 use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
@@ -31,7 +31,9 @@ use crate::units::{Nanos, UnixNanos, calendar};
 /// they do not know.
 ///
 /// * 1.0: the first one.
-pub const SCHEMA: &str = "hammerscale.run/1.0";
+/// * 1.1: `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
+///   `spec.connection.source_ips`.
+pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +123,9 @@ pub struct RunDocument {
     pub counts: CountsDoc,
     /// One example of each failing outcome, in the order of their declaration.
     pub failures: OrderedMap<FailureDoc>,
+    /// Connections made before the window; absent where none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prewarm: Option<PrewarmDoc>,
     /// The parts of the run; `null` when nothing was measured.
     pub window: Option<WindowDoc>,
     /// Metrics by name, in catalog order; one without a value is absent.
@@ -160,7 +165,7 @@ impl RunDocument {
     #[must_use]
     pub fn of(facts: &RunFacts<'_>) -> Self {
         let judgement = validity::judge(facts.instrument, facts.summary);
-        let found = warnings::find(facts.spec, facts.target, facts.plan, facts.summary, facts.reference_ok);
+        let found = warnings::find(facts);
         let summary = facts.summary;
         Self {
             schema: SCHEMA.to_owned(),
@@ -177,6 +182,7 @@ impl RunDocument {
             plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),
             failures: FailureDoc::all(&summary.counts),
+            prewarm: facts.instrument.prewarm.as_ref().map(PrewarmDoc::of),
             window: summary.spans.map(|spans| WindowDoc::of(spans, summary.steady_state)),
             metrics: MetricDoc::all(summary),
             rates: measured::rates(&summary.rates),

@@ -134,6 +134,7 @@ fn asked(document: &RunDocument, style: Style) -> Vec<String> {
     };
     let connections = match document.spec.connection.mode.as_str() {
         "fresh" => "a fresh connection each",
+        _ if document.spec.connection.prewarm => "kept connections, made before",
         _ => "kept connections",
     };
     let mut pieces = vec![

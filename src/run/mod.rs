@@ -8,6 +8,7 @@ pub mod measure;
 pub mod progress;
 pub mod sim_child;
 pub mod target;
+mod usage;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
     // What cannot be planned whatever the server says is refused before it is asked anything.
     Plan::new(&spec, &describe::unasked(&spec))?;
+    target::check_sources(&spec.connection.source_ips)?;
     let target = target::prepare(&mut spec, &cores.control)?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;
