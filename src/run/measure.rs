@@ -99,11 +99,10 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
     pub async fn carry_out(self, signals: &mut Signals) -> Result<Measured<S>, RunError> {
         let clock = Clock::new();
         let requests = if self.reachable { self.plan.requests() } else { 0 };
-        let slots = u64::from(self.spec.load.concurrency);
         let stop =
             Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
         let size = self.plan.body_bytes(0).unwrap_or(0);
-        let supply = Arc::new(Supply::new(supply_capacity(requests, slots, size)));
+        let supply = Arc::new(Supply::new(supply_capacity(requests, size)));
         let (pool, inlets) = Pool::new(self.setups(), &supply, &stop, self.rate)?;
         let live = Arc::new(LiveCounts::default());
         let finished = Arc::new(AtomicBool::new(false));
