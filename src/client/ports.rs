@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Connections of a route for which the kernel chooses: below half of its usual range (28,232), with room for what
 /// other programs hold.
-const LEFT_TO_THE_KERNEL: u64 = 12_000;
+pub(super) const LEFT_TO_THE_KERNEL: u64 = 12_000;
 
 /// Named ports that are tried before the kernel chooses again. They are taken only in a run that makes more connections
 /// than there are ports, and the kernel's search is the cheaper one when all are.
@@ -44,7 +44,7 @@ impl Ports {
         Self::within(&range, seed)
     }
 
-    fn within(range: &RangeInclusive<u16>, seed: u32) -> Option<Self> {
+    pub(super) fn within(range: &RangeInclusive<u16>, seed: u32) -> Option<Self> {
         // The kernel begins with every second port from the lower end on.
         let first = range.start().checked_add(1)?;
         let count = u32::from(range.end().checked_sub(first)?) / 2 + 1;

@@ -67,12 +67,13 @@ impl Worker {
         }
     }
 
-    /// The peer closed a kept connection. In the probation that is news for all slots.
-    pub(super) fn on_kept_connection_closed(&mut self, slot: usize) {
+    /// The peer closed a kept connection. In the probation that is news for all slots, unless it had not carried any
+    /// request: then it says nothing about what becomes of one after its answer.
+    pub(super) fn on_kept_connection_closed(&mut self, slot: usize, unused: bool) {
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.stale += 1;
         }
-        if self.trust.closed(self.now, self.limits.probation) {
+        if !unused && self.trust.closed(self.now, self.limits.probation) {
             (0..self.slots.len()).for_each(|slot| self.resume(slot));
         }
     }

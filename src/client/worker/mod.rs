@@ -171,9 +171,9 @@ impl Worker {
         }
         for index in 0..self.connections.len() {
             match self.connections.state(index) {
-                State::Connecting | State::Warming | State::Busy => self.fail(index, Outcome::Incomplete, ""),
+                State::Connecting | State::Busy => self.fail(index, Outcome::Incomplete, ""),
                 State::Draining { .. } => self.end_tail(index),
-                State::Idle | State::Closed => {}
+                State::Warming | State::Idle | State::Closed => {}
             }
         }
         self.free.clear();

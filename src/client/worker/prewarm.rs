@@ -92,6 +92,7 @@ mod tests {
 
     use bytes::Bytes;
 
+    use crate::client::ports::{LEFT_TO_THE_KERNEL, Ports};
     use crate::client::route::Route;
     use crate::client::setup::{Reuse, WorkerHealth, WorkerSetup};
     use crate::client::stop::StopSignal;
@@ -107,15 +108,25 @@ mod tests {
 
     /// A worker with a request for each of its slots.
     fn worker(address: SocketAddr, slots: usize) -> (Worker, Inlet, Arc<StopSignal>) {
+        worker_after(address, slots, 0, None)
+    }
+
+    /// The same in a run that has made so many connections before.
+    fn worker_after(
+        address: SocketAddr,
+        slots: usize,
+        connections: u64,
+        ports: Option<Ports>,
+    ) -> (Worker, Inlet, Arc<StopSignal>) {
         let setup = WorkerSetup {
             worker: 0,
             core: None,
             slots,
             first_slot: 0,
             routes: [Route { source: None, address }].into(),
-            ports: None,
+            ports,
             unresolved: None,
-            connection_numbers: Arc::new(AtomicU64::new(0)),
+            connection_numbers: Arc::new(AtomicU64::new(connections)),
             reuse: Reuse::Keep,
             prewarm: true,
             kernel_stamps: false,
@@ -183,6 +194,20 @@ mod tests {
     }
 
     #[test]
+    fn a_close_before_the_first_request_says_nothing_about_the_target() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, _inlet, _stop) = worker(listener.local_addr().unwrap(), 1);
+        worker.prewarm();
+        drop(listener.accept().unwrap());
+        // Another slot's connection has just been kept after its answer.
+        let now = worker.clock.ticks();
+        worker.trust.kept(now);
+        worker.turn(&mut [EpollEvent::empty(); 4], EpollTimeout::from(5_000_u16));
+        assert_eq!(worker.slots[0].stale, 1);
+        assert!(worker.trust.may_keep());
+    }
+
+    #[test]
     fn connections_that_cannot_be_made_are_made_again_by_their_requests() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -213,6 +238,23 @@ mod tests {
         let inside = |(from, to): &(_, _)| prewarm.began <= *from && from < to && *to <= prewarm.ended;
         assert!(prewarm.made.iter().all(inside));
         assert!(prewarm.ended <= health.started);
+    }
+
+    #[test]
+    fn past_what_the_kernel_chooses_ports_are_named_and_a_taken_one_is_passed_over() {
+        // Outside the usual range, so that nobody else is there by chance; a listener makes one of them taken.
+        let ports = Ports::within(&(20_000..=20_999), 5).unwrap();
+        let named = |n| ports.to_try(LEFT_TO_THE_KERNEL + n).next().unwrap().unwrap();
+        let _taken = TcpListener::bind(("127.0.0.1", named(2))).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap();
+        let (mut worker, _inlet, _stop) = worker_after(own, 5, LEFT_TO_THE_KERNEL - 1, Some(ports));
+        worker.prewarm();
+        let from: Vec<u16> = (0..5).map(|_| listener.accept().unwrap().1.port()).collect();
+        assert_eq!(worker.health.prewarm.as_ref().map(|p| (p.made.len(), p.failed)), Some((5, 0)));
+        assert!(!(20_000..=20_999).contains(&from[0]), "the kernel chose the first: {from:?}");
+        assert_eq!([from[1], from[2], from[4]], [named(0), named(1), named(3)]);
+        assert!(from[3] != named(2) && from[3] % 2 == 1 && (20_000..=20_999).contains(&from[3]), "{from:?}");
     }
 
     #[test]

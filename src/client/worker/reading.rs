@@ -124,8 +124,9 @@ impl Worker {
     fn on_end_of_stream(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if matches!(connection.state, State::Idle) {
+            let unused = connection.is_unused();
             connection.close();
-            return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT);
+            return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT, unused);
         }
         let progress = connection.on_end_of_stream(self.now, &mut self.outlet);
         self.on_progress(index, progress);
