@@ -420,6 +420,8 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
         },
         connection: ConnectionSpec {
             mode: ConnectionMode::Keep,
+            prewarm: false,
+            source_ips: Vec::new(),
             timeout: Nanos::from_secs(900),
             idle_timeout: Nanos::from_secs(900),
             connect_timeout: Nanos::from_secs(10),

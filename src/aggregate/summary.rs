@@ -212,7 +212,8 @@ impl StampFacts {
 
 impl Spread {
     /// Spans in microseconds; `None` without any.
-    fn of_micros(spans: &[Nanos]) -> Option<Self> {
+    #[must_use]
+    pub fn of_micros(spans: &[Nanos]) -> Option<Self> {
         let mut sorted = spans.to_vec();
         sorted.sort_unstable();
         let micros: Vec<f64> = sorted.iter().map(|span| span.as_micros_f64()).collect();

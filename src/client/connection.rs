@@ -23,8 +23,10 @@ const KEEP_ALIVE_MARGIN: Nanos = Nanos::from_secs(1);
 pub(crate) enum State {
     /// No socket.
     Closed,
-    /// The handshake is under way.
+    /// The handshake is under way, and a request waits for it.
     Connecting,
+    /// The handshake is under way, and no request waits for it.
+    Warming,
     /// A request is being written or its answer read.
     Busy,
     /// The answer's terminal was read, its body is not complete yet: the slot is free, the connection is not.
@@ -83,9 +85,10 @@ impl Connection {
     }
 
     /// Takes a socket that is being connected; returns the token of its events.
-    pub(crate) fn open(&mut self, socket: StreamSocket, id: u64, index: usize) -> u64 {
+    pub(crate) fn open(&mut self, socket: StreamSocket, id: u64, index: usize, began: Ticks) -> u64 {
         self.socket = Some(socket);
-        self.state = State::Connecting;
+        self.state = State::Warming;
+        self.began = began;
         self.id = id;
         self.uses = 0;
         self.index = index;
@@ -113,6 +116,12 @@ impl Connection {
     /// Whether an event is of the present socket.
     pub(crate) fn is_token(&self, token: u64) -> bool {
         self.socket.is_some() && self.token() == token
+    }
+
+    /// The handshake is done, and no request waited for it.
+    pub(crate) fn warmed(&mut self, now: Ticks) {
+        self.state = State::Idle;
+        self.idle_since = now;
     }
 
     /// Begins a request.
@@ -208,7 +217,14 @@ impl Connection {
         // In the turn in which it became idle the socket was just read empty; a look at it would cost a system call
         // per request at full speed.
         now == self.idle_since
-            || (rate.nanos(Ticks(now.0.saturating_sub(self.idle_since.0))) < self.keep_alive
+            // How long a server keeps a connection after an answer says nothing about one that has not carried any.
+            || ((self.is_unused()
+                || rate.nanos(Ticks(now.0.saturating_sub(self.idle_since.0))) < self.keep_alive)
                 && self.socket.as_ref().is_some_and(StreamSocket::is_quiet))
+    }
+
+    /// Whether it has carried no request yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.uses == 0
     }
 }

@@ -8,11 +8,14 @@
 
 pub mod affinity;
 mod connection;
+mod connections;
 mod exchange;
 pub mod limits;
 pub mod pool;
+pub mod ports;
 pub mod probe;
 pub mod resolve;
+pub mod route;
 pub mod setup;
 mod socket;
 pub mod stamps;
@@ -22,5 +25,6 @@ mod trust;
 mod worker;
 
 pub use pool::{Pool, PoolError};
-pub use setup::{Reuse, WorkerHealth, WorkerSetup};
+pub use route::Route;
+pub use setup::{Prewarm, Reuse, WorkerHealth, WorkerSetup};
 pub use stop::StopSignal;

@@ -51,6 +51,7 @@ impl Pool {
         rate: Rate,
     ) -> Result<(Self, Vec<Inlet>), PoolError> {
         let barrier = Arc::new(Barrier::new(setups.len() + 1));
+        let together = setups.iter().any(|s| s.prewarm).then(|| Arc::new(Barrier::new(setups.len())));
         let mut inlets = Vec::with_capacity(setups.len());
         let mut workers = Vec::with_capacity(setups.len());
         for setup in setups {
@@ -62,10 +63,15 @@ impl Pool {
         }
         let mut threads = Vec::with_capacity(workers.len());
         for (id, mut worker) in workers {
-            let gate = Arc::clone(&barrier);
+            let (gate, together) = (Arc::clone(&barrier), together.clone());
             let body = move || {
                 worker.pin();
                 gate.wait();
+                if let Some(together) = together {
+                    worker.prewarm();
+                    // One window for all: nobody sends while another worker still connects.
+                    together.wait();
+                }
                 worker.run()
             };
             let thread = std::thread::Builder::new().name(format!("worker-{id}")).spawn(body);
@@ -74,7 +80,7 @@ impl Pool {
         Ok((Self { threads, barrier }, inlets))
     }
 
-    /// Lets all workers begin at once.
+    /// Lets all workers begin at once: first to connect, where connections are made ahead, then to send.
     pub fn start(&self) {
         self.barrier.wait();
     }

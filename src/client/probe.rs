@@ -2,9 +2,9 @@
 //! of any measurement.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::client::route::{self, Route};
 use crate::clock::Clock;
 use crate::units::Nanos;
 use crate::wire::http1::{
@@ -48,12 +48,12 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Asks for `target` (a path). The addresses are tried in turn.
+/// Asks for `target` (a path). The routes are tried in turn.
 ///
 /// # Errors
-/// See [`ProbeError`]; with several addresses that of the last one.
+/// See [`ProbeError`]; with several routes that of the last one.
 pub fn get(
-    addresses: &[SocketAddr],
+    routes: &[Route],
     host: &str,
     target: &str,
     fields: &[(&str, &str)],
@@ -70,8 +70,8 @@ pub fn get(
     };
     let request = RequestTemplate::new(&parts)?.render("", b"")?;
     let mut last = ProbeError::Connect(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable));
-    for address in addresses {
-        match ask(*address, &request) {
+    for route in routes {
+        match ask(*route, &request) {
             Ok(answer) => return Ok(answer),
             Err(error) => last = error,
         }
@@ -79,7 +79,7 @@ pub fn get(
     Err(last)
 }
 
-fn ask(address: SocketAddr, request: &[u8]) -> Result<Answer, ProbeError> {
+fn ask(route: Route, request: &[u8]) -> Result<Answer, ProbeError> {
     let clock = Clock::new();
     let deadline = Nanos(clock.monotonic().0.saturating_add(PROBE_TIMEOUT.0));
     let left = || {
@@ -87,7 +87,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> Result<Answer, ProbeError> {
         // A timeout of zero would mean none.
         Duration::from_nanos(ns.max(1_000_000))
     };
-    let mut stream = TcpStream::connect_timeout(&address, left()).map_err(ProbeError::Connect)?;
+    let mut stream = route::connect_blocking(route, left()).map_err(ProbeError::Connect)?;
     stream.set_write_timeout(Some(left())).map_err(ProbeError::Io)?;
     stream.write_all(request).map_err(ProbeError::Io)?;
     let mut decoder = ResponseDecoder::new();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    fn serve(answer: &'static [u8]) -> SocketAddr {
+    fn serve(answer: &'static [u8]) -> Route {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -148,14 +148,14 @@ mod tests {
             }
             peer.write_all(answer).unwrap();
         });
-        address
+        Route { source: None, address }
     }
 
     #[test]
     fn an_answer_is_read_whole() {
-        let address =
+        let route =
             serve(b"HTTP/1.1 200 OK\r\nServer: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n");
-        let answer = get(&[address], "127.0.0.1", "/v1/models", &[]).unwrap();
+        let answer = get(&[route], "127.0.0.1", "/v1/models", &[]).unwrap();
         assert_eq!(answer, Answer { status: 200, server: Some("x".to_owned()), body: b"[]".to_vec() });
     }
 
@@ -163,7 +163,8 @@ mod tests {
     fn a_cut_answer_and_a_closed_port_are_errors() {
         let cut = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[");
         assert!(matches!(get(&[cut], "h", "/", &[]), Err(ProbeError::Http(_))));
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let closed = Route { source: None, address };
         assert!(matches!(get(&[closed], "h", "/", &[]), Err(ProbeError::Connect(_))));
     }
 }

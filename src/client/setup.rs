@@ -1,9 +1,10 @@
 //! What a worker is told before it starts, and what it says about itself afterwards.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::client::ports::Ports;
+use crate::client::route::Route;
 use crate::record::RequestRecord;
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
@@ -29,14 +30,18 @@ pub struct WorkerSetup {
     pub slots: usize,
     /// Number of its first slot in the run.
     pub first_slot: u32,
-    /// Where to connect: used in turn, by connection number. Empty when the name could not be resolved.
-    pub addresses: Arc<[SocketAddr]>,
+    /// Where to connect, and from where: used in turn, by connection number. Empty when the name could not be resolved.
+    pub routes: Arc<[Route]>,
+    /// Local ports to name where the kernel would search long for one; `None` leaves all to it.
+    pub ports: Option<Ports>,
     /// Why there is no address.
     pub unresolved: Option<Arc<str>>,
     /// Numbers connections over all workers.
     pub connection_numbers: Arc<AtomicU64>,
     /// Connection use.
     pub reuse: Reuse,
+    /// Connect every slot before the run begins.
+    pub prewarm: bool,
     /// Ask for kernel receive stamps.
     pub kernel_stamps: bool,
     /// How answers are read.
@@ -50,7 +55,7 @@ pub struct WorkerSetup {
 }
 
 /// What a worker's loop did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerHealth {
     /// Number of the worker.
     pub worker: u32,
@@ -66,6 +71,25 @@ pub struct WorkerHealth {
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.
     pub lost_chunks: u64,
+    /// The connections it made before the run began, where that was asked for.
+    pub prewarm: Option<Prewarm>,
+}
+
+/// Connections made before the run began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prewarm {
+    /// How many were to be made: one per slot.
+    pub asked: u64,
+    /// When the first one was begun.
+    pub began: Ticks,
+    /// When the last one was there, or had failed.
+    pub ended: Ticks,
+    /// Start and end of connecting, of each that was made.
+    pub made: Vec<(Ticks, Ticks)>,
+    /// How many failed.
+    pub failed: u64,
+    /// What the first failure was.
+    pub failure: Option<String>,
 }
 
 impl WorkerSetup {
@@ -80,9 +104,10 @@ impl WorkerSetup {
         self.connection_numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The address of a connection.
-    pub(crate) fn address(&self, connection: u64) -> Option<SocketAddr> {
-        let count = u64::try_from(self.addresses.len()).ok().filter(|n| *n > 0)?;
-        self.addresses.get(usize::try_from(connection % count).ok()?).copied()
+    /// The way of a connection, and how many connections went it before.
+    pub(crate) fn route(&self, connection: u64) -> Option<(Route, u64)> {
+        let count = u64::try_from(self.routes.len()).ok().filter(|n| *n > 0)?;
+        let route = self.routes.get(usize::try_from(connection % count).ok()?)?;
+        Some((*route, connection / count))
     }
 }

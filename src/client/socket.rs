@@ -2,7 +2,6 @@
 
 use std::io::IoSliceMut;
 use std::mem::size_of;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
@@ -10,8 +9,9 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, TimestampingFlag, Timestamps, recvmsg, send, setsockopt, sockopt,
 };
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Socket, Type};
 
+use crate::client::route::{self, Route};
 use crate::record::Outcome;
 use crate::units::{Nanos, UnixNanos};
 
@@ -49,14 +49,24 @@ impl ReadBuffer {
 }
 
 impl StreamSocket {
-    /// Makes a socket and starts to connect it. The flag says whether it is connected already (loopback may be).
+    /// Makes a socket and starts to connect it, from a port where one is named. The flag says whether it is connected already (loopback may be).
     ///
     /// # Errors
     /// What the kernel says; [`connect_outcome`] gives its meaning.
-    pub(crate) fn connect(address: SocketAddr, kernel_stamps: bool) -> Result<(Self, bool), Errno> {
-        let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-        let made = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP));
-        let socket = made.map_err(|e| errno(&e))?;
+    pub(crate) fn connect(
+        route: Route,
+        port: Option<u16>,
+        kernel_stamps: bool,
+    ) -> Result<(Self, bool), Errno> {
+        let Route { source, address } = route;
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = route::socket(address.is_ipv4(), kind).map_err(|e| errno(&e))?;
+        let bound = match (port, source) {
+            (Some(port), _) => route::bind_port(&socket, route, port),
+            (None, Some(source)) => route::bind(&socket, source),
+            (None, None) => Ok(()),
+        };
+        bound.map_err(|e| errno(&e))?;
         // A small request must not wait for the answer to an earlier segment.
         socket.set_tcp_nodelay(true).map_err(|e| errno(&e))?;
         if kernel_stamps {
@@ -155,7 +165,8 @@ mod tests {
 
     fn pair(kernel_stamps: bool) -> (StreamSocket, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (socket, _) = StreamSocket::connect(listener.local_addr().unwrap(), kernel_stamps).unwrap();
+        let route = Route { source: None, address: listener.local_addr().unwrap() };
+        let (socket, _) = StreamSocket::connect(route, None, kernel_stamps).unwrap();
         let (peer, _) = listener.accept().unwrap();
         (socket, peer)
     }
@@ -188,12 +199,13 @@ mod tests {
     #[test]
     fn a_refused_connect_is_told_apart() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let result = StreamSocket::connect(address, false).and_then(|(s, connected)| {
-            if !connected {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            s.take_error()
-        });
+        let result =
+            StreamSocket::connect(Route { source: None, address }, None, false).and_then(|(s, connected)| {
+                if !connected {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                s.take_error()
+            });
         assert_eq!(connect_outcome(result.unwrap_err()), Outcome::ConnectRefused);
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
+use crate::client::route::Route;
 use crate::client::socket::{ReadBuffer, StreamSocket};
 
 /// Exchanges before giving up: with the pause below, a second. The kernel's job takes a millisecond on an idle machine
@@ -28,7 +29,8 @@ pub struct StampKeeper {
 #[must_use]
 pub fn switch_on() -> Option<StampKeeper> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).ok()?;
-    let (receiver, _) = StreamSocket::connect(listener.local_addr().ok()?, true).ok()?;
+    let route = Route { source: None, address: listener.local_addr().ok()? };
+    let (receiver, _) = StreamSocket::connect(route, None, true).ok()?;
     let (mut sender, _) = listener.accept().ok()?;
     sender.set_nodelay(true).ok()?;
     let mut buffer = ReadBuffer::new();

@@ -11,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command};
 
 use super::defaults;
+use super::lists::{core_list, source_list};
 use super::reasoning::EFFORTS;
 use super::request_args::RequestArgs;
 use super::spec::{ConnectionMode, OutputFormat, ProgressMode, Secret, ThinkingMode};
@@ -63,6 +64,12 @@ pub struct RunArgs {
     /// Connections: keep one per slot, or a fresh one per request
     #[arg(long, value_name = "MODE", value_parser = connection_mode(), help_heading = "Load")]
     pub connection: Option<ConnectionMode>,
+    /// Make the connections of all slots before the first request
+    #[arg(long, help_heading = "Load")]
+    pub prewarm: bool,
+    /// Local addresses to connect from, in turn, like 10.0.0.1,10.0.0.2
+    #[arg(long, value_name = "LIST", value_parser = source_list, help_heading = "Load")]
+    pub source_ip: Option<SourceList>,
     /// Deadline of a request
     #[arg(long, alias = "timeout-seconds", value_name = "D", value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Load")]
     pub timeout: Option<Nanos>,
@@ -197,6 +204,8 @@ pub struct RunArgs {
     pub config: Option<PathBuf>,
 }
 
+pub use super::lists::{CoreList, SourceList};
+
 /// Tools whose defaults can be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
@@ -239,10 +248,6 @@ pub enum Stamps {
     /// The user-space clock.
     User,
 }
-
-/// Core numbers in the order given, none twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CoreList(pub Vec<u32>);
 
 /// Turns the parser's error into one sentence. Arguments that are no flags are not repeated, because an unquoted
 /// header field ends up there.
@@ -311,34 +316,6 @@ fn integer(text: &str) -> Result<i64, String> {
 /// Finite or not is a question of range, asked later.
 fn decimal(text: &str) -> Result<f64, QuantityError> {
     text.parse().map_err(|_| QuantityError::NotANumber)
-}
-
-/// Reads `2,4-7`.
-fn core_list(text: &str) -> Result<CoreList, String> {
-    let number = |part: &str| match part.parse::<u32>() {
-        Ok(core) if core < defaults::MAX_CORES => Ok(core),
-        _ => Err(format!("is not a list of cores below {} (like 2,4-7)", defaults::MAX_CORES)),
-    };
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err("has a range that runs backwards".to_owned());
-        }
-        cores.extend(first..=last);
-        // A longer list repeats a core, and must not fill the memory before that is noticed.
-        if cores.len() > defaults::MAX_CORES as usize {
-            break;
-        }
-    }
-    let mut sorted = cores.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    if sorted.len() < cores.len() {
-        return Err("names a core twice".to_owned());
-    }
-    Ok(CoreList(cores))
 }
 
 /// A parser of a few words.

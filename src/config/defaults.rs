@@ -66,6 +66,8 @@ pub const MAX_CAPTURE_LIMIT: u64 = 16_777_216;
 pub const MAX_TIME_LIMIT: Nanos = Nanos::from_secs(7 * 24 * 3_600);
 /// The kernel's usual CPU_SETSIZE.
 pub const MAX_CORES: u32 = 1_024;
+/// Local addresses to connect from: at 28,000 ports each, seven times what the largest machines hold.
+pub const MAX_SOURCE_IPS: usize = 256;
 /// The range of the temperature in the OpenAI interface.
 pub const MAX_TEMPERATURE: f64 = 2.0;
 /// Texts that are only recorded; a longer one is a file in the wrong place.

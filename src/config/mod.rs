@@ -8,6 +8,7 @@ pub mod endpoint;
 mod endpoint_flags;
 mod extra_body;
 pub mod file;
+mod lists;
 pub mod masking;
 mod outputs;
 mod prompts;

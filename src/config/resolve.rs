@@ -175,8 +175,15 @@ fn connection(args: &RunArgs) -> Result<ConnectionSpec, UsageError> {
         let most = format_duration(defaults::MAX_TIME_LIMIT);
         Err(UsageError::range(flag, format!("more than 0s and at most {most}")))
     };
+    let mode = args.connection.unwrap_or(ConnectionMode::Keep);
+    if args.prewarm && mode == ConnectionMode::Fresh {
+        let reason = "a connection made before the first request is not a fresh one";
+        return Err(UsageError::clash("--prewarm", "--connection fresh", reason));
+    }
     Ok(ConnectionSpec {
-        mode: args.connection.unwrap_or(ConnectionMode::Keep),
+        mode,
+        prewarm: args.prewarm,
+        source_ips: args.source_ip.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
         timeout: limit("--timeout", args.timeout, defaults::TIMEOUT)?,
         idle_timeout: limit("--idle-timeout", args.idle_timeout, defaults::IDLE_TIMEOUT)?,
         connect_timeout: limit("--connect-timeout", args.connect_timeout, defaults::CONNECT_TIMEOUT)?,

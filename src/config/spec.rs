@@ -1,6 +1,6 @@
 //! The resolved run: complete, checked, immutable. Everything downstream reads this and never a flag.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -188,6 +188,10 @@ pub enum ConnectionMode {
 pub struct ConnectionSpec {
     /// Keep or fresh.
     pub mode: ConnectionMode,
+    /// Make the connections of all slots before the first request.
+    pub prewarm: bool,
+    /// Local addresses to connect from, in turn; empty lets the system choose.
+    pub source_ips: Vec<IpAddr>,
     /// Deadline of a request from its due instant.
     pub timeout: Nanos,
     /// Longest silence.

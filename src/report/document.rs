@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use self::compat::PeerDoc;
-use self::instrument::InstrumentDoc;
+use self::instrument::{InstrumentDoc, PrewarmDoc};
 use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
 use self::metric::MetricDoc;
 use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
@@ -40,7 +40,8 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `first_chunk_tokens` can be `measured`, and `first_chunk_counts` says how many where both kinds occur; in lines of
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
-///   requests do not have.
+///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
+///   `spec.connection.source_ips`.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
@@ -133,6 +134,9 @@ pub struct RunDocument {
     pub counts: CountsDoc,
     /// One example of each failing outcome, in the order of their declaration.
     pub failures: OrderedMap<FailureDoc>,
+    /// Connections made before the window; absent where none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prewarm: Option<PrewarmDoc>,
     /// The parts of the run; `null` when nothing was measured.
     pub window: Option<WindowDoc>,
     /// Metrics by name, in catalog order; one without a value is absent.
@@ -175,7 +179,7 @@ impl RunDocument {
     #[must_use]
     pub fn of(facts: &RunFacts<'_>) -> Self {
         let judgement = validity::judge(facts.instrument, facts.summary);
-        let found = warnings::find(facts.spec, facts.target, facts.plan, facts.summary, facts.reference_ok);
+        let found = warnings::find(facts);
         let summary = facts.summary;
         Self {
             schema: SCHEMA.to_owned(),
@@ -192,6 +196,7 @@ impl RunDocument {
             plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),
             failures: FailureDoc::all(&summary.counts),
+            prewarm: facts.instrument.prewarm.as_ref().map(PrewarmDoc::of),
             window: summary.spans.map(|spans| WindowDoc::of(spans, summary.steady_state)),
             metrics: MetricDoc::all(summary),
             rates: measured::rates(&summary.rates),

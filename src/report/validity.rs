@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::aggregate::summary::{Spread, Summary};
-use crate::units::{Nanos, display};
+use crate::units::{Bytes, Nanos, PerSecond, display};
 
 /// Largest rate error of the clock, in parts per million, against CLOCK_MONOTONIC. One part per million is a
 /// microsecond a second: below the spread of the kernel's own stamps for every latency of up to some seconds. The
@@ -59,8 +59,31 @@ pub struct InstrumentFacts {
     pub timer_lateness_us: Option<Spread>,
     /// Time that the hypervisor took from this machine during the run.
     pub steal: Option<Nanos>,
+    /// Largest resident size of this process so far.
+    pub peak_rss: Option<Bytes>,
+    /// Processor time of this process so far, all threads.
+    pub cpu_time: Option<Nanos>,
+    /// Connections made before the window; `None` where none were asked for.
+    pub prewarm: Option<PrewarmFacts>,
     /// The clock.
     pub clock: ClockFacts,
+}
+
+/// Connections made before the window.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PrewarmFacts {
+    /// How many were to be made.
+    pub asked: u64,
+    /// How many were made.
+    pub made: u64,
+    /// How many could not be made.
+    pub failed: u64,
+    /// What the first failure was.
+    pub failure: Option<String>,
+    /// From the first beginning to connect to the last end of it.
+    pub took: Nanos,
+    /// Spans of connecting, of those that were made, in microseconds.
+    pub connect_us: Option<Spread>,
 }
 
 /// What is known about one worker.
@@ -100,6 +123,15 @@ pub struct Judgement {
     pub reasons: Vec<String>,
     /// What stands out without being the instrument's fault, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl PrewarmFacts {
+    /// Connections made per second; `None` when that took no time.
+    #[must_use]
+    pub fn rate(&self) -> Option<PerSecond> {
+        #[expect(clippy::cast_precision_loss, reason = "connections of a process are far below 2^53")]
+        (self.took > Nanos(0)).then(|| PerSecond(self.made as f64 / self.took.as_secs_f64()))
+    }
 }
 
 /// Judges a run.

@@ -5,9 +5,10 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::{ConnectionMode, Endpoint, ResolvedTarget, RunSpec};
+use crate::config::spec::{ConnectionMode, Endpoint, RunSpec};
 use crate::record::Outcome;
-use crate::report::document::PlanFacts;
+use crate::report::document::{PlanFacts, RunFacts};
+use crate::report::validity::PrewarmFacts;
 use crate::units::display;
 
 /// Largest deviation of a length from what was asked for that is not told, in percent.
@@ -46,6 +47,8 @@ pub enum Code {
     MultiTokenChunks,
     /// Connections were to be kept and the server closed every one.
     ConnectionsNotKept,
+    /// Connections that were to be made before the window could not be made.
+    PrewarmFailed,
     /// The target is the embedded simulator.
     SimulatedTarget,
     /// The reference's rules count other requests as valid.
@@ -63,13 +66,8 @@ pub struct Warning {
 
 /// The warnings of a run, in the order of the codes.
 #[must_use]
-pub fn find(
-    spec: &RunSpec,
-    target: &ResolvedTarget,
-    plan: &PlanFacts,
-    summary: &Summary,
-    reference_ok: Option<u64>,
-) -> Vec<Warning> {
+pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
+    let RunFacts { spec, target, plan, summary, reference_ok, .. } = *facts;
     let found = [
         (Code::TargetUnreachable, target.unreachable.clone()),
         (Code::OutputLength, output_length(summary)),
@@ -82,6 +80,7 @@ pub fn find(
         (Code::NoUsage, no_usage(spec, summary)),
         (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| spec.body.streamed)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
+        (Code::PrewarmFailed, facts.instrument.prewarm.as_ref().and_then(prewarm_failed)),
         (Code::SimulatedTarget, simulated_target(spec)),
         (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
     ];
@@ -90,7 +89,7 @@ pub fn find(
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
@@ -102,6 +101,7 @@ impl Code {
         Self::NoUsage,
         Self::MultiTokenChunks,
         Self::ConnectionsNotKept,
+        Self::PrewarmFailed,
         Self::SimulatedTarget,
         Self::ReferenceCountsDiffer,
     ];
@@ -121,6 +121,7 @@ impl Code {
             Self::NoUsage => "no_usage",
             Self::MultiTokenChunks => "multi_token_chunks",
             Self::ConnectionsNotKept => "connections_not_kept",
+            Self::PrewarmFailed => "prewarm_failed",
             Self::SimulatedTarget => "simulated_target",
             Self::ReferenceCountsDiffer => "reference_counts_differ",
         }
@@ -217,6 +218,14 @@ fn connections_not_kept(spec: &RunSpec, summary: &Summary) -> Option<String> {
         let sent = display::counted(counts.sent, "request");
         format!("the server closed every connection after its answer: each of the {sent} needed a new one")
     })
+}
+
+fn prewarm_failed(prewarm: &PrewarmFacts) -> Option<String> {
+    let failure = prewarm.failure.as_ref().filter(|_| prewarm.failed > 0)?;
+    let (failed, asked) = (display::whole(prewarm.failed), display::counted(prewarm.asked, "connection"));
+    Some(format!(
+        "{failed} of {asked} could not be made before the window ({failure}); their slots' first requests made their own"
+    ))
 }
 
 fn simulated_target(spec: &RunSpec) -> Option<String> {

@@ -16,11 +16,15 @@ const SUPPLY_MAX_REQUESTS: u64 = 65_536;
 /// How long the feeder sleeps when the queue is full: far less than what the queue holds.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Room for the slots' next requests twice over, more where memory allows it.
+/// However large requests are, one is rendered while another is taken.
+const SUPPLY_MIN_REQUESTS: u64 = 2;
+
+/// Room for as many requests as memory allows. It does not grow with the number of slots: ten thousand of them with
+/// prompts of a megabyte would take all there is, and rendering keeps up with sending.
 #[must_use]
-pub fn supply_capacity(requests: u64, slots: u64, request_bytes: u64) -> usize {
+pub fn supply_capacity(requests: u64, request_bytes: u64) -> usize {
     let by_memory = SUPPLY_BUDGET_BYTES / request_bytes.max(1);
-    let wanted = by_memory.min(SUPPLY_MAX_REQUESTS).max(slots.saturating_mul(2));
+    let wanted = by_memory.clamp(SUPPLY_MIN_REQUESTS, SUPPLY_MAX_REQUESTS);
     usize::try_from(wanted.min(requests)).unwrap_or(usize::MAX).max(1)
 }
 
@@ -59,12 +63,13 @@ mod tests {
     use crate::schedule::Next;
 
     #[test]
-    fn the_queue_holds_the_plan_or_what_memory_allows_but_always_the_slots() {
-        assert_eq!(supply_capacity(60, 20, 2_000), 60);
-        assert_eq!(supply_capacity(10_000, 20, 1 << 20), 256);
-        assert_eq!(supply_capacity(10_000, 2_000, 1 << 20), 4_000);
-        assert_eq!(supply_capacity(10_000_000, 1, 100), 65_536);
-        assert_eq!(supply_capacity(0, 1, 0), 1);
+    fn the_queue_holds_the_plan_or_what_memory_allows() {
+        assert_eq!(supply_capacity(60, 2_000), 60);
+        assert_eq!(supply_capacity(10_000, 25_000), 10_000);
+        assert_eq!(supply_capacity(10_000, 1 << 20), 256);
+        assert_eq!(supply_capacity(10_000, 1 << 30), 2);
+        assert_eq!(supply_capacity(10_000_000, 100), 65_536);
+        assert_eq!(supply_capacity(0, 0), 1);
     }
 
     #[test]

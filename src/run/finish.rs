@@ -4,9 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::aggregate::summary::{Facts, Summary};
+use crate::aggregate::summary::{Facts, Spread, Summary};
 use crate::aggregate::window;
-use crate::client::WorkerHealth;
+use crate::client::{Prewarm, WorkerHealth};
 use crate::clock::Timeline;
 use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
@@ -21,11 +21,12 @@ use crate::report::host::{Host, Tool};
 use crate::report::recorder::RunRecorder;
 use crate::report::terminal::layout::Style;
 use crate::report::terminal::{self, FilesNote};
-use crate::report::validity::{self, ClockFacts, InstrumentFacts, Verdict, WorkerFacts};
+use crate::report::validity::{self, ClockFacts, InstrumentFacts, PrewarmFacts, Verdict, WorkerFacts};
 use crate::run::error::RunError;
 use crate::run::measure::Measured;
 use crate::run::target::Target;
-use crate::units::{Ticks, UnixNanos};
+use crate::run::usage;
+use crate::units::{Nanos, Ticks, UnixNanos};
 
 /// Everything a run left behind.
 pub(super) struct Inputs<'a> {
@@ -48,7 +49,7 @@ pub(super) struct Finish {
 /// Computes and writes every document.
 pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let Inputs { spec, target, plan, run_id, measured, dir } = inputs;
-    let instrument = instrument(spec, &measured);
+    let mut instrument = instrument(spec, &measured);
     let Measured { collected, began, ended, interrupted, .. } = measured;
     let (rows, timeline) = (collected.rows, collected.timeline);
     let unwritten = |e: std::io::Error| {
@@ -78,6 +79,8 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         wall: last.since(timeline.at(began)).unwrap_or_default(),
     };
     let artifact = spec.has_reference_artifact().then(|| Artifact::of(&rows, &run));
+    // After everything that takes memory.
+    (instrument.peak_rss, instrument.cpu_time) = (usage::peak_rss(), usage::cpu_time());
     let document = RunDocument::of(&RunFacts {
         run_id,
         started_unix: UnixNanos::at(timeline.zero_unix().0),
@@ -182,8 +185,28 @@ fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFac
         workers: measured.health.iter().flatten().map(|h| worker(h, timeline)).collect(),
         timer_lateness_us: None,
         steal: None,
+        peak_rss: None,
+        cpu_time: None,
+        prewarm: prewarm(measured),
         clock: clock(timeline),
     }
+}
+
+/// The connections made before the window, of all workers together; `None` where no worker made any.
+fn prewarm(measured: &Measured<RunRecorder>) -> Option<PrewarmFacts> {
+    let timeline = &measured.collected.timeline;
+    let all: Vec<&Prewarm> = measured.health.iter().flatten().filter_map(|h| h.prewarm.as_ref()).collect();
+    let (began, ended) = (all.iter().map(|p| p.began).min()?, all.iter().map(|p| p.ended).max()?);
+    let span = |(start, end): (Ticks, Ticks)| timeline.at(end).since(timeline.at(start));
+    let spans: Vec<Nanos> = all.iter().flat_map(|p| &p.made).filter_map(|made| span(*made)).collect();
+    Some(PrewarmFacts {
+        asked: all.iter().map(|p| p.asked).sum(),
+        made: spans.len() as u64,
+        failed: all.iter().map(|p| p.failed).sum(),
+        failure: all.iter().find_map(|p| p.failure.clone()),
+        took: span((began, ended)).unwrap_or_default(),
+        connect_us: Spread::of_micros(&spans),
+    })
 }
 
 fn worker(health: &WorkerHealth, timeline: &Timeline) -> WorkerFacts {

@@ -11,7 +11,8 @@ use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect
 use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
-use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup};
+use crate::client::ports::Ports;
+use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::exit::Exit;
@@ -96,10 +97,9 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
     pub async fn carry_out(self, signals: &mut Signals) -> Result<Measured<S>, RunError> {
         let clock = Clock::new();
         let requests = if self.reachable { self.plan.requests() } else { 0 };
-        let slots = u64::from(self.spec.load.concurrency);
         let stop =
             Arc::new(StopSignal::new().map_err(|e| system("cannot make an event descriptor", e.into()))?);
-        let capacity = supply_capacity(requests, slots, own_bytes(self.plan));
+        let capacity = supply_capacity(requests, own_bytes(self.plan));
         let supply = Arc::new(Supply::new(capacity));
         let (pool, inlets) = Pool::new(self.setups(), &supply, &stop, self.rate)?;
         let live = Arc::new(LiveCounts::default());
@@ -118,10 +118,12 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let feeder_stop = Arc::new(AtomicBool::new(false));
         let feeder = start_feeder(&supply, requests, self.render, &feeder_stop)?;
         let mut progress = Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
-        let began = clock.ticks();
+        let released = clock.ticks();
         pool.start();
         let interrupted = watch(&pool, &stop, signals, &mut progress, &clock).await;
         let health = pool.join();
+        // What was done before the first request, such as connecting ahead, is no part of the run.
+        let began = health.iter().flatten().map(|h| h.started).min().unwrap_or(released);
         let ended = clock.ticks();
         feeder_stop.store(true, Ordering::Release);
         finished.store(true, Ordering::Release);
@@ -135,7 +137,8 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let slots = usize::try_from(self.spec.load.concurrency).unwrap_or(usize::MAX);
         let workers = self.cores.workers.len().max(1);
         let connection_numbers = Arc::new(AtomicU64::new(0));
-        let addresses: Arc<[_]> = self.target.addresses.clone().into();
+        let connection = &self.spec.connection;
+        let routes: Arc<[_]> = route::routes(&connection.source_ips, &self.target.addresses).into();
         let unresolved: Option<Arc<str>> = self.target.unresolved.as_deref().map(Into::into);
         let answer_rule = answer_rule(self.spec);
         let mut first_slot = 0;
@@ -147,13 +150,15 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                 core: *core,
                 slots: share,
                 first_slot,
-                addresses: Arc::clone(&addresses),
+                routes: Arc::clone(&routes),
+                ports: Ports::of_system(),
                 unresolved: unresolved.clone(),
                 connection_numbers: Arc::clone(&connection_numbers),
-                reuse: match self.spec.connection.mode {
+                reuse: match connection.mode {
                     ConnectionMode::Keep => Reuse::Keep,
                     ConnectionMode::Fresh => Reuse::Fresh,
                 },
+                prewarm: connection.prewarm && self.reachable,
                 kernel_stamps: self.kernel_stamps,
                 answer_rule,
                 timeout: self.spec.connection.timeout,

@@ -9,6 +9,7 @@ pub mod progress;
 pub mod request;
 pub mod sim_child;
 pub mod target;
+mod usage;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let dir_path = spec.output.dir.clone().unwrap_or_else(|| PathBuf::from(RUNS_DIR).join(run_id.as_str()));
     // What cannot be planned whatever the server says is refused before it is asked anything.
     Plan::new(&spec, &describe::unasked(&spec))?;
+    target::check_sources(&spec.connection.source_ips)?;
     let target = target::prepare(&mut spec, &cores.control)?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;

@@ -1,9 +1,10 @@
 //! Who is measured: starts the simulator when it is the target, resolves the host, asks for the model.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::client::probe::{self, Answer, ProbeError};
 use crate::client::resolve;
+use crate::client::route::{self, Route};
 use crate::config::sim_args::child_arguments;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::url;
@@ -14,6 +15,8 @@ use crate::run::sim_child::SimChild;
 
 /// Stands for the model in the documents of a run whose server could not be asked for it.
 const UNKNOWN_MODEL: &str = "unknown";
+
+const SOURCE_IP: &str = "--source-ip";
 
 /// A target that was looked at.
 #[derive(Debug)]
@@ -30,14 +33,18 @@ pub struct Target {
 /// When the simulator does not start, or the server lists no model or several and none was named.
 pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunError> {
     let sim = start_sim(spec, sim_cores)?;
-    let addresses = resolve::resolve(&spec.target.host, spec.target.port);
-    let (addresses, dns_error) = match addresses {
-        Ok(addresses) => (addresses, None),
+    let sources = &spec.connection.source_ips;
+    let (addresses, dns_error) = match resolve::resolve(&spec.target.host, spec.target.port) {
+        Ok(addresses) => {
+            check_families(sources, &addresses)?;
+            (resolve::answering(&route::routes(sources, &addresses)), None)
+        }
         Err(error) => (Vec::new(), Some(format!("cannot resolve {}: {error}", spec.target.host))),
     };
     let plain = !spec.target.endpoint.takes_prompts();
     let known = plain || (spec.target.model.is_some() && spec.prompt.max_model_len.is_some());
-    let answer = if known || addresses.is_empty() { None } else { ask(spec, &addresses) };
+    let routes = route::routes(sources, &addresses);
+    let answer = if known || routes.is_empty() { None } else { ask(spec, &routes) };
     let mut target = Target {
         resolved: ResolvedTarget {
             addresses,
@@ -81,12 +88,31 @@ fn start_sim(spec: &mut RunSpec, cores: &[usize]) -> Result<Option<SimChild>, Ru
     Ok(Some(child))
 }
 
-fn ask(spec: &RunSpec, addresses: &[SocketAddr]) -> Option<Result<Answer, ProbeError>> {
+/// Before the first packet: this machine has every local address to connect from.
+///
+/// # Errors
+/// Names the first that it does not have.
+pub fn check_sources(sources: &[IpAddr]) -> Result<(), UsageError> {
+    let refused = sources.iter().find_map(|source| Some((source, route::try_source(*source).err()?)));
+    refused.map_or(Ok(()), |(source, error)| {
+        Err(UsageError::bad(SOURCE_IP, format!("{source} cannot be connected from: {error}")))
+    })
+}
+
+/// Every local address must have an address of the target that it can connect to.
+fn check_families(sources: &[IpAddr], addresses: &[SocketAddr]) -> Result<(), UsageError> {
+    route::stranded(sources, addresses).next().map_or(Ok(()), |source| {
+        let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
+        Err(UsageError::bad(SOURCE_IP, format!("{source} is of no use: the target has no {family} address")))
+    })
+}
+
+fn ask(spec: &RunSpec, routes: &[Route]) -> Option<Result<Answer, ProbeError>> {
     let path = spec.target.models_path.as_deref()?;
     let host = url::host_header(&spec.target.host, spec.target.port);
     let fields = spec.target.fields();
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.reveal())).collect();
-    Some(probe::get(addresses, &host, path, &fields))
+    Some(probe::get(routes, &host, path, &fields))
 }
 
 fn read_models(answer: &Answer, named: bool, resolved: &mut ResolvedTarget) -> Result<(), UsageError> {

@@ -73,6 +73,8 @@ workers = 2
 cores = [3, 0, 1]
 stamps = "user"
 strict_instrument = true
+prewarm = false
+source_ip = "10.0.0.1,10.0.0.2"
 out = "{out}/new"
 json_out = "{out}/a.json"
 overwrite = true
@@ -99,6 +101,7 @@ label = ["k=v"]
     assert_eq!(spec.connection.connect_timeout, Nanos::from_secs(3));
     assert_eq!((spec.prompt.seed, spec.prompt.ctx_tokens), (-3, Some(1_024)));
     assert_eq!(spec.instrument.cores, [3, 0, 1]);
+    assert_eq!(spec.connection.source_ips.len(), 2);
     assert_eq!((spec.target.headers.len(), spec.labels.labels.len()), (2, 1));
     assert!(
         spec.prompt.same
@@ -123,6 +126,7 @@ label = ["k=v"]
     assert_eq!(spec.body.extra, [("min_p".to_owned(), "0.1".to_owned())]);
     let plain = with_file("endpoint = \"http\"\nmethod = \"PUT\"\nbody = \"Cargo.toml\"", &[]).unwrap();
     assert_eq!(plain.target.plain.unwrap().body.unwrap(), std::fs::read("Cargo.toml").unwrap());
+    assert!(with_file("prewarm = true", &[]).unwrap().connection.prewarm);
     assert_eq!(with_file("num_prompts = 7", &[]).unwrap().load.requests, 7);
     assert_eq!(with_file("cores = \"0-1\"", &[]).unwrap().instrument.cores, [0, 1]);
     assert_eq!(with_file("header = \"X: 1\"", &[]).unwrap().target.headers.len(), 1);

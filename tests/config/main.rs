@@ -58,6 +58,7 @@ fn without_flags_the_defaults_of_the_manual_hold() {
     assert_eq!((spec.body.temperature, spec.body.top_p, spec.body.compat_anvil), (None, None, false));
     assert_eq!((spec.body.thinking_mode, spec.body.reasoning_effort), (ThinkingMode::Default, None));
     assert_eq!(spec.connection.mode, ConnectionMode::Keep);
+    assert!(!spec.connection.prewarm && spec.connection.source_ips.is_empty());
     assert_eq!(spec.connection.timeout, Nanos::from_secs(900));
     assert_eq!(spec.connection.idle_timeout, Nanos::from_secs(900));
     assert_eq!(spec.connection.connect_timeout, Nanos::from_secs(10));
@@ -162,6 +163,15 @@ fn every_flag_reaches_the_specification() {
     assert_eq!(spec.labels.labels, [pair("run", "7"), pair("note", "")]);
     assert_eq!(spec.labels.tier.as_deref(), Some("t"));
     assert_eq!(spec.labels.clock_domain_id.as_deref(), Some("host-1"));
+}
+
+#[test]
+fn connections_can_be_made_ahead_and_from_named_addresses() {
+    let sources = spec(&["--source-ip=10.0.0.1, fd00::2,::ffff:10.0.0.2"]).connection.source_ips;
+    let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+    assert_eq!(sources, ["10.0.0.1", "fd00::2", "10.0.0.2"]);
+    assert!(spec(&["--prewarm"]).connection.prewarm);
+    assert!(spec(&["--prewarm", "--connection=keep"]).connection.prewarm);
 }
 
 #[test]

@@ -335,6 +335,28 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["--cores=3-1"], "--cores \"3-1\" has a range that runs backwards"),
     (&["--cores=0-2,1"], "--cores \"0-2,1\" names a core twice"),
     (&["--stamps=nic"], "--stamps must be one of kernel, user"),
+    (&["--prewarm=1"], "--prewarm takes no value"),
+    (
+        &["--prewarm", "--connection=fresh"],
+        "--prewarm does not go together with --connection fresh: a connection made before the first request is not a \
+         fresh one",
+    ),
+    (&["--source-ip="], "--source-ip \"\" is not a list of IP addresses (like 10.0.0.1,10.0.0.2)"),
+    (
+        &["--source-ip=10.0.0.1,eth0"],
+        "--source-ip \"10.0.0.1,eth0\" is not a list of IP addresses (like 10.0.0.1,10.0.0.2)",
+    ),
+    (
+        &["--source-ip=10.0.0.1:80"],
+        "--source-ip \"10.0.0.1:80\" is not a list of IP addresses (like 10.0.0.1,10.0.0.2)",
+    ),
+    (&["--source-ip=::1,10.0.0.1,::1"], "--source-ip \"::1,10.0.0.1,::1\" names ::1 twice"),
+    (
+        &["--source-ip=10.0.0.1,::ffff:10.0.0.1"],
+        "--source-ip \"10.0.0.1,::ffff:10.0.0.1\" names 10.0.0.1 twice",
+    ),
+    (&["--source-ip=0.0.0.0"], "--source-ip \"0.0.0.0\" names 0.0.0.0, from which nothing can connect"),
+    (&["--source-ip=ff02::1"], "--source-ip \"ff02::1\" names ff02::1, from which nothing can connect"),
     (&["--strict-instrument=1"], "--strict-instrument takes no value"),
     (&["--out="], "the value of --out is missing: the flag takes one"),
     (&["--out=/dev/null"], "--out names something that is not a directory"),

@@ -13,6 +13,7 @@
     missing_docs
 )]
 
+mod ahead;
 mod answers;
 mod connections;
 mod deadlines;

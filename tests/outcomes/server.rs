@@ -1,5 +1,6 @@
 //! A server that reads a request, says what its script says, and notes when.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -105,12 +106,27 @@ struct Manners {
     idle: Duration,
     /// Requests are read whole before they are answered.
     whole: bool,
+    /// It takes one connection, waits for what comes over it, and then sees how many more the kernel has for it: that
+    /// does not depend on how fast it is.
+    gathers: bool,
 }
 
 #[derive(Default)]
 struct Log {
-    connections: AtomicUsize,
+    /// The client's ends, in order of acceptance.
+    accepted: Mutex<Vec<SocketAddr>>,
+    /// Connections that were there when the first one brought its request.
+    there: AtomicUsize,
     requests: Mutex<Vec<Request>>,
+}
+
+impl Log {
+    /// Notes a connection; its number.
+    fn accept(&self, from: SocketAddr) -> usize {
+        let mut accepted = self.accepted.lock().unwrap();
+        accepted.push(from);
+        accepted.len() - 1
+    }
 }
 
 impl Server {
@@ -124,12 +140,19 @@ impl Server {
         idle: Duration,
         script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(Manners { idle, whole: true }, script)
+        Self::start_with(Manners { idle, whole: true, gathers: false }, script)
     }
 
     /// The same, and a request goes to the script when its head was read; its body never is.
     pub(crate) fn start_hasty(script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static) -> Self {
-        Self::start_with(Manners { idle: PATIENCE, whole: false }, script)
+        Self::start_with(Manners { idle: PATIENCE, whole: false, gathers: false }, script)
+    }
+
+    /// The same, and when the first request comes it is seen how many connections are there.
+    pub(crate) fn start_gathering(
+        script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(Manners { idle: PATIENCE, whole: true, gathers: true }, script)
     }
 
     fn start_with(
@@ -144,11 +167,13 @@ impl Server {
             let script = Arc::new(script);
             move || {
                 let mut threads = Vec::new();
-                while let Ok((stream, _)) = listener.accept() {
+                let mut gathered = if manners.gathers { gather(&listener) } else { VecDeque::new() };
+                log.there.store(gathered.len(), Ordering::Relaxed);
+                while let Ok((stream, from)) = gathered.pop_front().map_or_else(|| listener.accept(), Ok) {
                     if stop.load(Ordering::Relaxed) {
                         break;
                     }
-                    let number = log.connections.fetch_add(1, Ordering::Relaxed);
+                    let number = log.accept(from);
                     let (log, script, stop) = (Arc::clone(&log), Arc::clone(&script), Arc::clone(&stop));
                     threads.push(std::thread::spawn(move || {
                         serve(Peer { stream, stop }, number, &log, manners, script.as_ref());
@@ -166,7 +191,17 @@ impl Server {
 
     /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
-        self.log.connections.load(Ordering::Relaxed)
+        self.accepted().len()
+    }
+
+    /// The same, in order.
+    pub(crate) fn accepted(&self) -> Vec<SocketAddr> {
+        self.log.accepted.lock().unwrap().clone()
+    }
+
+    /// Of a server that gathers: the connections that were there when the first one brought its request.
+    pub(crate) fn there_at_first_request(&self) -> usize {
+        self.log.there.load(Ordering::Relaxed)
     }
 
     /// Requests so far, in the order in which they came.
@@ -183,6 +218,17 @@ impl Drop for Server {
         let ended = self.acceptor.take().unwrap().join();
         assert!(ended.is_ok() || std::thread::panicking(), "the server's script failed");
     }
+}
+
+/// The first connection, once something came over it, and those that are there by then.
+fn gather(listener: &TcpListener) -> VecDeque<(TcpStream, SocketAddr)> {
+    let first = listener.accept().unwrap();
+    first.0.peek(&mut [0]).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let there = std::iter::from_fn(|| listener.accept().ok());
+    let there = [first].into_iter().chain(there).collect();
+    listener.set_nonblocking(false).unwrap();
+    there
 }
 
 fn serve(

@@ -492,6 +492,8 @@ fn spec() -> RunSpec {
         },
         connection: ConnectionSpec {
             mode: ConnectionMode::Keep,
+            prewarm: false,
+            source_ips: Vec::new(),
             timeout: Nanos::from_secs(900),
             idle_timeout: Nanos::from_secs(2),
             connect_timeout: Nanos::from_secs(10),

@@ -2,6 +2,7 @@
 
 use hammerscale::config::spec::SimSpec;
 use hammerscale::record::Outcome;
+use hammerscale::report::validity::PrewarmFacts;
 use hammerscale::report::warnings::Code;
 
 use crate::fixture::{self, Run};
@@ -33,7 +34,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 14] = [
+    let table: [(Code, Change, &str); 15] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -96,6 +97,19 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::ConnectionsNotKept,
             |run| run.rows.iter_mut().for_each(|r| r.connection_use = 0),
             "each of the 200 requests",
+        ),
+        (
+            Code::PrewarmFailed,
+            |run| {
+                run.instrument.prewarm = Some(PrewarmFacts {
+                    asked: 1_000,
+                    made: 997,
+                    failed: 3,
+                    failure: Some("Connection timed out".to_owned()),
+                    ..PrewarmFacts::default()
+                });
+            },
+            "3 of 1,000 connections could not be made before the window (Connection timed out)",
         ),
         (Code::SimulatedTarget, |run| run.spec.target.sim = Some(SimSpec::default()), "simulator"),
         (Code::ReferenceCountsDiffer, |run| run.reference_ok = Some(198), "counts 198 requests"),

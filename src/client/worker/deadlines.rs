@@ -96,7 +96,7 @@ impl Worker {
         let (since, span, outcome) = match connection.state {
             State::Closed | State::Idle => return None,
             State::Draining { until, .. } => return Some((until, None)),
-            State::Connecting => (connection.began, limits.connect, Outcome::TimeoutConnect),
+            State::Connecting | State::Warming => (connection.began, limits.connect, Outcome::TimeoutConnect),
             State::Busy => (connection.last_byte, limits.idle, Outcome::TimeoutIdle),
         };
         let after = |start: Ticks, span: Ticks| Ticks(start.0.saturating_add(span.0));

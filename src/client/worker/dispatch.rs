@@ -1,13 +1,13 @@
 //! From a free slot to a request on the wire: which connection carries it, when one is made, what is put off.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::{CONNECTIONS_PER_SLOT, Worker};
+use super::{CONNECTIONS_PER_SLOT, STARTS_PER_TURN, Worker};
 use crate::client::connection::{Connection, State};
+use crate::client::route::Route;
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
 use crate::record::{ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
@@ -37,9 +37,9 @@ impl Worker {
     /// Starts the next request of every free slot.
     pub(super) fn start_free_slots(&mut self) {
         self.starved = false;
-        // A request that fails at once, such as a refused connect, frees its slot again. Every slot gets one turn, so
-        // that reading the others goes on.
-        for _ in 0..self.free.len() {
+        // Not all of them: what comes for the others must be read meanwhile. A request that fails at once, such as a
+        // refused connect, frees its slot again.
+        for _ in 0..self.free.len().min(STARTS_PER_TURN) {
             let Some((slot, due)) = self.free.pop_front() else { return };
             if self.exhausted {
                 continue;
@@ -67,12 +67,13 @@ impl Worker {
         }
     }
 
-    /// The peer closed a kept connection. In the probation that is news for all slots.
-    pub(super) fn on_kept_connection_closed(&mut self, slot: usize) {
+    /// The peer closed a kept connection. In the probation that is news for all slots, unless it had not carried any
+    /// request: then it says nothing about what becomes of one after its answer.
+    pub(super) fn on_kept_connection_closed(&mut self, slot: usize, unused: bool) {
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.stale += 1;
         }
-        if self.trust.closed(self.now, self.limits.probation) {
+        if !unused && self.trust.closed(self.now, self.limits.probation) {
             (0..self.slots.len()).for_each(|slot| self.resume(slot));
         }
     }
@@ -88,10 +89,12 @@ impl Worker {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             match connection.state {
                 State::Idle => {
-                    if let Some(until) = probation_end {
+                    // Whether the target keeps connections after an answer does not matter to one without any.
+                    let unused = connection.is_unused();
+                    if let Some(until) = probation_end.filter(|_| !unused) {
                         return self.wait(slot, pending, until);
                     }
-                    if self.trust.may_keep() {
+                    if unused || self.trust.may_keep() {
                         if connection.fit_for_reuse(self.now, self.limits.rate) {
                             return self.send_on(index, pending);
                         }
@@ -116,8 +119,7 @@ impl Worker {
             }
         }
         // Where both places wait for their last bytes, the older tail is given up.
-        let is_vacant =
-            |i: &usize| self.connections.get(*i).is_some_and(|c| matches!(c.state, State::Closed));
+        let is_vacant = |i: &usize| self.connections.state(*i) == State::Closed;
         let index = { range }.find(is_vacant).unwrap_or_else(|| {
             self.end_tail(oldest.1);
             oldest.1
@@ -142,7 +144,7 @@ impl Worker {
         record.connection_id = id;
         let began = self.clock.ticks();
         record.connect = Some((began, None));
-        let Some(address) = self.setup.address(id) else {
+        let Some(route) = self.setup.route(id) else {
             record.outcome = Outcome::Dns;
             record.error = Some(Box::new(ErrorDetail {
                 message: self.setup.unresolved.as_deref().unwrap_or_default().to_owned(),
@@ -150,21 +152,11 @@ impl Worker {
             }));
             return self.failed_before_connection(index, record);
         };
-        let made = self.socket_to(address);
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        match made {
-            Ok((socket, connected)) => {
-                let flags =
-                    EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-                let token = connection.open(socket, id, index);
+        match self.dial(index, id, route, began) {
+            Ok(connected) => {
+                let Some(connection) = self.connections.get_mut(index) else { return };
                 connection.begin(pending.request.bytes, record, began);
-                let added = connection
-                    .socket
-                    .as_ref()
-                    .map_or(Err(Errno::EBADF), |s| self.epoll.add(s.as_fd(), EpollEvent::new(flags, token)));
-                if let Err(error) = added {
-                    return self.fail(index, connect_outcome(error), error.desc());
-                }
+                connection.state = State::Connecting;
                 self.arm(index);
                 if connected {
                     self.on_connected(index);
@@ -179,12 +171,38 @@ impl Worker {
         }
     }
 
-    /// Makes a socket. Where the process has no descriptor left, connections that only wait for the last bytes of an
-    /// answer give theirs.
-    fn socket_to(&mut self, address: SocketAddr) -> Result<(StreamSocket, bool), Errno> {
+    /// Begins to connect and to watch the connection of a place; whether it is connected already.
+    pub(super) fn dial(
+        &mut self,
+        index: usize,
+        id: u64,
+        route: (Route, u64),
+        began: Ticks,
+    ) -> Result<bool, Errno> {
+        let (socket, connected) = self.socket_to(route)?;
+        let Some(connection) = self.connections.make(index) else { return Err(Errno::EBADF) };
+        let token = connection.open(socket, id, index, began);
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        let socket = connection.socket.as_ref();
+        let watched =
+            socket.map_or(Err(Errno::EBADF), |s| self.epoll.add(s.as_fd(), EpollEvent::new(flags, token)));
+        if watched.is_err() {
+            connection.close();
+        }
+        watched.map(|()| connected)
+    }
+
+    /// Makes the socket of the `nth` connection on a route. Where the process has no descriptor left, connections that
+    /// only wait for the last bytes of an answer give theirs.
+    fn socket_to(&mut self, (route, nth): (Route, u64)) -> Result<(StreamSocket, bool), Errno> {
+        let mut ports = self.setup.ports.into_iter().flat_map(|ports| ports.to_try(nth));
+        let mut port = ports.next().flatten();
         loop {
-            match StreamSocket::connect(address, self.setup.kernel_stamps) {
+            match StreamSocket::connect(route, port, self.setup.kernel_stamps) {
                 Err(Errno::EMFILE | Errno::ENFILE) if self.end_oldest_tail() => {}
+                Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) if port.is_some() => {
+                    port = ports.next().flatten();
+                }
                 made => return made,
             }
         }
@@ -196,7 +214,7 @@ impl Worker {
             State::Draining { since, .. } => Some(since),
             _ => None,
         };
-        let tails = self.connections.iter().enumerate().filter_map(|(index, c)| Some((since(c)?, index)));
+        let tails = self.connections.iter().filter_map(|(index, c)| Some((since(c)?, index)));
         let oldest = tails.min();
         if let Some((_, index)) = oldest {
             self.end_tail(index);

@@ -34,15 +34,18 @@ impl Worker {
         if !connection.is_token(event.data()) {
             return;
         }
-        if matches!(connection.state, State::Connecting) {
-            let result = connection.socket.as_ref().map_or(Ok(()), StreamSocket::take_error);
-            if let Err(error) = result {
+        let state = connection.state;
+        if matches!(state, State::Connecting | State::Warming) {
+            // A connect that failed says so: to ask every one would cost a system call per connection.
+            let failed = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+            let socket = connection.socket.as_ref().filter(|_| failed);
+            if let Some(Err(error)) = socket.map(StreamSocket::take_error) {
                 return self.fail(index, connect_outcome(error), error.desc());
             }
             if !flags.contains(EpollFlags::EPOLLOUT) {
                 return;
             }
-            self.on_connected(index);
+            if state == State::Warming { self.on_warmed(index) } else { self.on_connected(index) }
         } else if flags.contains(EpollFlags::EPOLLOUT) && connection.has_unsent() {
             self.write(index);
         }
@@ -121,8 +124,9 @@ impl Worker {
     fn on_end_of_stream(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if matches!(connection.state, State::Idle) {
+            let unused = connection.is_unused();
             connection.close();
-            return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT);
+            return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT, unused);
         }
         let progress = connection.on_end_of_stream(self.now, &mut self.outlet);
         self.on_progress(index, progress);

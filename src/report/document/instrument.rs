@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{finite, share};
 use crate::aggregate::summary::{Spread, StampFacts};
 use crate::metrics::row::StampSource;
-use crate::report::validity::{ClockFacts, InstrumentFacts, Judgement};
+use crate::report::validity::{ClockFacts, InstrumentFacts, Judgement, PrewarmFacts};
 use crate::units::Nanos;
 
 /// How good the instrument was.
@@ -45,8 +45,33 @@ pub struct InstrumentDoc {
     pub coalesced_share: Option<f64>,
     /// Requests with a stamp before one that it must follow.
     pub inverted_requests: u64,
+    /// Largest resident size of this process; `null` where the system does not say.
+    #[serde(default)]
+    pub peak_rss_bytes: Option<u64>,
+    /// Processor time of this process, all threads; `null` where the system does not say.
+    #[serde(default)]
+    pub cpu_time_s: Option<f64>,
     /// The clock.
     pub clock: ClockDoc,
+}
+
+/// Connections made before the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrewarmDoc {
+    /// How many were to be made: one per slot.
+    pub asked: u64,
+    /// How many were made.
+    pub made: u64,
+    /// How many could not be made; their slots' first requests made their own.
+    pub failed: u64,
+    /// What the first failure was.
+    pub failure: Option<String>,
+    /// From the first beginning to connect to the last end of it.
+    pub took_s: f64,
+    /// Connections made per second of that.
+    pub connections_per_s: Option<f64>,
+    /// Spans of connecting, of those that were made.
+    pub connect_us: Option<SpreadDoc>,
 }
 
 /// A population by its order statistics.
@@ -107,7 +132,23 @@ impl InstrumentDoc {
             unresolved: facts.unresolved,
             coalesced_share: share(stamps.coalesced_chunks, stamps.output_chunks),
             inverted_requests: stamps.inversions,
+            peak_rss_bytes: facts.peak_rss.map(|bytes| bytes.0),
+            cpu_time_s: facts.cpu_time.map(Nanos::as_secs_f64),
             clock: ClockDoc::of(&facts.clock),
+        }
+    }
+}
+
+impl PrewarmDoc {
+    pub(super) fn of(facts: &PrewarmFacts) -> Self {
+        Self {
+            asked: facts.asked,
+            made: facts.made,
+            failed: facts.failed,
+            failure: facts.failure.clone(),
+            took_s: facts.took.as_secs_f64(),
+            connections_per_s: facts.rate().map(|rate| rate.0),
+            connect_us: facts.connect_us.as_ref().map(SpreadDoc::of),
         }
     }
 }

@@ -109,6 +109,12 @@ pub struct PromptSpecDoc {
 pub struct ConnectionSpecDoc {
     /// `keep` or `fresh`.
     pub mode: String,
+    /// Connections are made before the first request.
+    #[serde(default)]
+    pub prewarm: bool,
+    /// Local addresses to connect from; empty lets the system choose.
+    #[serde(default)]
+    pub source_ips: Vec<String>,
     /// Deadline of a request.
     pub timeout_s: f64,
     /// Longest silence.
@@ -252,14 +258,21 @@ impl PromptSpecDoc {
 
 impl ConnectionSpecDoc {
     fn of(spec: &ConnectionSpec) -> Self {
-        let ConnectionSpec { mode, timeout, idle_timeout, connect_timeout } = spec;
+        let ConnectionSpec { mode, prewarm, source_ips, timeout, idle_timeout, connect_timeout } = spec;
         let mode = match mode {
             ConnectionMode::Keep => "keep",
             ConnectionMode::Fresh => "fresh",
         };
         let [timeout_s, idle_timeout_s, connect_timeout_s] =
             [timeout, idle_timeout, connect_timeout].map(|limit| Nanos::as_secs_f64(*limit));
-        Self { mode: mode.to_owned(), timeout_s, idle_timeout_s, connect_timeout_s }
+        Self {
+            mode: mode.to_owned(),
+            prewarm: *prewarm,
+            source_ips: source_ips.iter().map(ToString::to_string).collect(),
+            timeout_s,
+            idle_timeout_s,
+            connect_timeout_s,
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn lines(document: &RunDocument, style: Style) -> Vec<String> {
     }
     let connections = match document.spec.connection.mode.as_str() {
         "fresh" => "a fresh connection each",
+        _ if document.spec.connection.prewarm => "kept connections, made before",
         _ => "kept connections",
     };
     let mut pieces: Vec<Piece> = sent(document).into_iter().map(Piece::plain).collect();
