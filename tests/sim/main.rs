@@ -12,7 +12,9 @@
 
 mod client;
 mod command_line;
+mod endpoints;
 mod http;
+mod layouts;
 mod python;
 mod streams;
 mod truth;

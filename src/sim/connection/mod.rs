@@ -15,10 +15,11 @@ use std::net::{Shutdown, TcpStream};
 pub(crate) use shared::Shared;
 
 use crate::sim::clock;
-use crate::sim::framing::Template;
+use crate::sim::endpoint::embeddings::Embeddings;
+use crate::sim::endpoint::layout::Template;
 use crate::sim::ledger::{Book, ClosedBy, Ending, EventSent, HeadSent, Record, RequestEnded};
 use crate::sim::request::{Progress, RequestReader};
-use crate::sim::script::{Answer, Script, Step};
+use crate::sim::script::{Answer, Planned, Script, Step};
 use crate::units::Nanos;
 
 /// Receive calls in a row on one connection, so that a flood on one does not make the others late.
@@ -86,10 +87,16 @@ struct Stream {
 /// An answer in one piece.
 #[derive(Debug)]
 struct Whole {
-    template: Template,
-    answer: Answer,
+    content: WholeContent,
     due: Nanos,
     request_id: Option<String>,
+}
+
+/// What an answer in one piece is composed of, when it is due.
+#[derive(Debug)]
+enum WholeContent {
+    Text { template: Template, answer: Answer },
+    Vectors { embeddings: Embeddings, id: u64, created: i64 },
 }
 
 /// Bytes the kernel did not take yet, and the row to enter once it has.
@@ -111,7 +118,7 @@ enum Row {
     },
     Event {
         request: u64,
-        step: Step,
+        planned: Planned,
         bytes: u32,
     },
 }
@@ -186,7 +193,8 @@ impl Connection {
                 let (request, step) = (*number, stream.next);
                 let start = stream.template.write_event(&step, stream.script.answer(), &mut shared.outbox);
                 let next = stream.script.next(&shared.options);
-                let sent = self.send(start, |bytes| Row::Event { request, step, bytes }, shared);
+                let planned = step.planned;
+                let sent = self.send(start, |bytes| Row::Event { request, planned, bytes }, shared);
                 self.set_next_step(next);
                 sent
             }
@@ -225,7 +233,7 @@ impl Connection {
             State::Draining { until } => Some(*until),
             // What is due waits behind what the kernel has not taken.
             _ if !self.backlog.bytes.is_empty() => None,
-            State::Answering { work: Work::Stream(stream), .. } => Some(stream.next.due),
+            State::Answering { work: Work::Stream(stream), .. } => Some(stream.next.planned.due),
             State::Answering { work: Work::Whole(whole), .. } => Some(whole.due),
             State::Idle | State::Answering { work: Work::Over, .. } => None,
         }
@@ -333,12 +341,12 @@ impl Row {
             Self::Head { request, planned, bytes } => {
                 book.enter(&Record::HeadSent(HeadSent { request, planned, before, after, bytes }));
             }
-            Self::Event { request, step, bytes } => book.event(&EventSent {
+            Self::Event { request, planned, bytes } => book.event(&EventSent {
                 request,
-                index: step.index,
-                kind: step.kind,
-                tokens: step.tokens,
-                planned: step.due,
+                index: planned.index,
+                kind: planned.kind,
+                tokens: planned.tokens,
+                planned: planned.due,
                 before,
                 after,
                 bytes,

@@ -21,8 +21,8 @@ pub(crate) struct Shared {
     pub(super) started: Nanos,
     /// Requests so far.
     requests: u64,
-    /// Those among them that are chat completions with an answer.
-    pub(super) chats: u64,
+    /// Those among them that have a time to first token: the counter of all draws.
+    timed: u64,
     /// What was received last.
     pub(super) inbox: Vec<u8>,
     /// What is sent next.
@@ -43,7 +43,7 @@ impl Shared {
             now: clock::monotonic(),
             started: clock::realtime(),
             requests: 0,
-            chats: 0,
+            timed: 0,
             inbox: vec![0; INBOX_BYTES],
             outbox: Vec::with_capacity(INBOX_BYTES),
             body: Vec::new(),
@@ -66,6 +66,13 @@ impl Shared {
             self.date_second = second;
         }
         second
+    }
+
+    /// Numbers an answer that has a time to first token.
+    pub(super) fn next_timed(&mut self) -> u64 {
+        let number = self.timed;
+        self.timed += 1;
+        number
     }
 
     /// Numbers a request.
