@@ -15,8 +15,8 @@
 //! - `endpoint`: what the endpoints take and what their answers look like, a file for each
 //! - `script`, `random`: which event is due when, a pure function of seed and arrival number
 //! - `framing`: heads, chunks and error objects
-//! - `connection`: one connection's life; `server`, `slots`: the event loop; `timers`: deadlines and the wait for them;
-//!   `stop`, `cores`: what the process gets from the system
+//! - `connection`: one connection's life; `listener`, `server`, `slots`: the event loop; `timers`: deadlines and the
+//!   wait for them; `stop`, `cores`: what the process gets from the system
 //! - [`ledger`]: the truth file, its layout and its reader
 //!
 //! What it serves: `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses` and `/v1/messages` (streamed and
@@ -30,6 +30,7 @@ pub mod distribution;
 mod endpoint;
 mod framing;
 pub mod ledger;
+mod listener;
 pub mod options;
 mod random;
 mod request;

@@ -48,6 +48,11 @@ impl Connections {
         u64::from(generation) << 32 | u64::from(place)
     }
 
+    /// How many there are now.
+    pub(crate) fn open(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Takes all connections out.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Connection> {
         self.slots.iter_mut().filter_map(|slot| slot.connection.take())

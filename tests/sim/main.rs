@@ -16,5 +16,6 @@ mod endpoints;
 mod http;
 mod layouts;
 mod python;
+mod scale;
 mod streams;
 mod truth;
