@@ -16,7 +16,7 @@
 //! - `script`, `random`: which event is due when, a pure function of seed and arrival number
 //! - `framing`: heads, chunks and error objects
 //! - `connection`: one connection's life; `listener`, `server`, `slots`: the event loop; `timers`: deadlines and the
-//!   wait for them; `stop`, `cores`: what the process gets from the system
+//!   wait for them; `turns`: the queue of requests; `stop`, `cores`: what the process gets from the system
 //! - [`ledger`]: the truth file, its layout and its reader
 //!
 //! What it serves: `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses` and `/v1/messages` (streamed and
@@ -39,6 +39,7 @@ mod server;
 mod slots;
 mod stop;
 mod timers;
+mod turns;
 
 pub use distribution::{CountDistribution, DurationDistribution, Shape, ShapeError};
 pub use options::SimOptions;

@@ -221,6 +221,12 @@ impl Script {
         }
     }
 
+    /// Moves all that is to come.
+    pub(crate) const fn postpone(&mut self, by: Nanos) {
+        self.arrival = Nanos(self.arrival.0.saturating_add(by.0));
+        self.due = Nanos(self.due.0.saturating_add(by.0));
+    }
+
     /// When the last event is due, and thus when an answer in one piece is. Walks through the whole schedule.
     pub(crate) fn last_due(mut self, options: &SimOptions) -> Nanos {
         while self.next(options).is_some() {}
@@ -309,6 +315,7 @@ mod tests {
             tokens: None,
             reasoning_tokens: count(Shape::constant(0.0).unwrap()),
             tokens_per_chunk: count(Shape::constant(1.0).unwrap()),
+            max_in_flight: None,
             ledger: None,
             cores: Vec::new(),
             seed: 1,

@@ -157,6 +157,7 @@ impl Server {
                 self.send_due(SENDS_PER_SOCKET)?;
             }
             self.send_due(SENDS_IN_A_ROW)?;
+            self.admit()?;
             self.tick()?;
         }
         self.shared.update_now();
@@ -207,7 +208,7 @@ impl Server {
             self.shared.update_now();
             let number = self.connections.opened;
             let opened = ConnectionOpened { number, at: self.shared.now, peer };
-            let owner = self.connections.insert(Connection::new(stream, number));
+            let owner = self.connections.insert(|owner| Connection::new(stream, number, owner));
             self.shared.book.enter(&Record::ConnectionOpened(opened));
             if let Some((_, connection)) = self.connections.get_mut(owner) {
                 let event = EpollEvent::new(EpollFlags::EPOLLIN, owner);
@@ -267,6 +268,18 @@ impl Server {
                 }
             }
             self.settle_interest(owner)?;
+        }
+        Ok(())
+    }
+
+    /// Gives free turns to the answers that wait for one.
+    fn admit(&mut self) -> Result<(), SimError> {
+        while let Some(owner) = self.shared.turns.call_next() {
+            match self.connections.get_mut(owner) {
+                Some((_, connection)) => connection.begin_turn(&self.shared),
+                None => self.shared.turns.give_back(),
+            }
+            self.settle(owner)?;
         }
         Ok(())
     }

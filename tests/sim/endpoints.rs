@@ -1,11 +1,13 @@
 //! Every endpoint: what it answers, when, and what the ledger says of it. Layouts are checked in `layouts`.
 
+use std::time::Duration;
+
 use base64::Engine;
 use hammerscale::sim::ledger::read::Request;
 use hammerscale::sim::ledger::{Ending, EventKind, Service};
 use serde_json::{Value, json};
 
-use crate::client::{Response, Sim, chat_body};
+use crate::client::{Client, Response, Sim, chat_body, post};
 
 /// The endpoints that generate text, each with its name in the ledger.
 const GENERATING: [(&str, Service); 4] = [
@@ -332,4 +334,59 @@ fn refusals_have_the_endpoints_own_form() {
     let ledger = sim.finish();
     assert_eq!((ledger.connections.len(), ledger.requests.len()), (1, 6 * 8));
     assert!(ledger.requests.iter().all(|r| r.arrived.service == Service::Refused && r.arrived.status >= 400));
+}
+
+#[test]
+fn requests_beyond_the_limit_wait_their_turn() {
+    let sim = Sim::start(&["--ttft=20ms", "--itl=10ms", "--max-in-flight=2"]);
+    let address = sim.address;
+    // Nine answers of 60 ms each on nine connections at once; one of those that wait gives up.
+    let mut leaver = None;
+    let mut clients: Vec<Client> = (0..9).map(|_| Client::connect(address)).collect();
+    for (i, client) in clients.iter_mut().enumerate() {
+        let path = if i == 4 { "/v1/embeddings" } else { GENERATING[i % 4].0 };
+        client.send(&post(path, &body(5, i != 6), Some(&format!("q{i}"))));
+        std::thread::sleep(Duration::from_millis(2));
+        if i == 5 {
+            leaver = Some(Client::connect(address));
+            leaver.as_mut().unwrap().send(&post("/v1/completions", &body(5, true), Some("leaver")));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    drop(leaver);
+    // What takes no time does not wait.
+    let mut prompt = Client::connect(address);
+    prompt.send(&post("/tokenize", &body(1, false), Some("prompt")));
+    assert_eq!(prompt.receive().status, 200);
+    for client in &mut clients {
+        assert_eq!(client.receive().status, 200);
+    }
+    drop((clients, prompt));
+    let ledger = sim.finish();
+    let gone = ledger.request_by_id("leaver").unwrap();
+    assert_eq!((gone.ended.unwrap().ending, gone.events.len()), (Ending::PeerGone, 0));
+    let answers: Vec<&Request> = (0..9).map(|i| ledger.request_by_id(&format!("q{i}")).unwrap()).collect();
+    // An answer is under way from the start of its schedule to its end.
+    let span = |i: usize| {
+        let took = match answers[i].arrived.service {
+            Service::Embeddings => 20_000_000,
+            _ => 60_000_000,
+        };
+        let last = answers[i].events.last().unwrap();
+        (last.planned.0 - took, answers[i].ended.unwrap().at.0)
+    };
+    let spans: Vec<_> = (0..9).map(span).collect();
+    for (i, (start, end)) in spans.iter().enumerate() {
+        assert_eq!(answers[i].ended.unwrap().ending, Ending::Complete);
+        assert!(*start >= answers[i].arrived.arrival.0 && end > start);
+        let others =
+            spans.iter().enumerate().filter(|(k, (s, e))| *k != i && s <= start && e > start).count();
+        assert!(others <= 1, "{others} others are under way when answer {i} begins");
+    }
+    assert_eq!(spans[0].0, answers[0].arrived.arrival.0);
+    assert!(spans.windows(2).all(|w| w[0].0 <= w[1].0), "first come, first served: {spans:?}");
+    let begun_late = (2..9).filter(|&i| spans[i].0 > answers[i].arrived.arrival.0 + 5_000_000).count();
+    assert!(begun_late >= 6, "{begun_late} had to wait");
+    let prompt = ledger.request_by_id("prompt").unwrap();
+    assert!(prompt.ended.unwrap().at.0 < spans[8].0, "answered before the last one began");
 }

@@ -1,6 +1,6 @@
 //! What a request is answered with: which service, which head, which schedule.
 
-use super::{Connection, Gone, Row, Shared, State, Stream, Whole, WholeContent, Work};
+use super::{Connection, Gone, Row, Shared, State, Stream, Turn, Whole, WholeContent, Work};
 use crate::sim::endpoint::ask::{Ask, BadBody, PromptSize};
 use crate::sim::endpoint::embeddings::Embeddings;
 use crate::sim::endpoint::layout::{Layout, Template};
@@ -106,6 +106,7 @@ impl Connection {
         let (request, arrival, number) = (shared.next_request(), shared.now, shared.next_timed());
         let created = shared.update_date();
         let answer = Answer::new(&shared.options, layout, &ask, number);
+        self.take_turn(arrival, shared);
         shared.book.enter(&Record::RequestArrived(RequestArrived {
             stream: ask.stream,
             prompt_bytes: ask.prompt.bytes,
@@ -141,6 +142,7 @@ impl Connection {
     fn begin_vectors(&mut self, embeddings: Embeddings, request_id: Option<String>, shared: &mut Shared) {
         let (request, arrival, number) = (shared.next_request(), shared.now, shared.next_timed());
         let created = shared.update_date();
+        self.take_turn(arrival, shared);
         shared.book.enter(&Record::RequestArrived(RequestArrived {
             prompt_bytes: embeddings.prompt.bytes,
             prompt_tokens: embeddings.prompt_tokens(),
@@ -152,6 +154,15 @@ impl Connection {
         let due = first_due(&shared.options, number, arrival);
         let content = WholeContent::Vectors { embeddings, id, created };
         self.state = answer_later(request, Whole { content, due, request_id });
+    }
+
+    /// For an answer that takes time: makes it one of those under way, or lets it wait.
+    fn take_turn(&mut self, arrival: Nanos, shared: &mut Shared) {
+        self.turn = if shared.turns.take_or_wait(self.owner) {
+            Turn::Taken
+        } else {
+            Turn::Waiting { since: arrival }
+        };
     }
 
     /// Sends an answer in one piece.

@@ -3,6 +3,7 @@
 use crate::sim::clock;
 use crate::sim::ledger::Book;
 use crate::sim::options::SimOptions;
+use crate::sim::turns::Turns;
 use crate::units::{Nanos, UnixNanos, calendar};
 
 /// Bytes taken by one receive call, shared by all connections: a prompt of common length comes in one call.
@@ -13,6 +14,8 @@ const INBOX_BYTES: usize = 64 * 1024;
 pub(crate) struct Shared {
     /// What the simulator is told to do.
     pub(crate) options: SimOptions,
+    /// Whose answers are under way.
+    pub(crate) turns: Turns,
     /// The ledger.
     pub(crate) book: Book,
     /// The latest reading of the clock.
@@ -38,6 +41,7 @@ impl Shared {
     /// At the start of a simulator.
     pub(crate) fn new(options: SimOptions, book: Book) -> Self {
         Self {
+            turns: Turns::new(options.max_in_flight),
             options,
             book,
             now: clock::monotonic(),
