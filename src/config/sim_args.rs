@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Command, FromArgMatches};
@@ -127,6 +128,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "DIST")]
     pub tokens_per_chunk: Option<String>,
 
+    /// Answers under way at once; later requests wait for their turn, in the order they came [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub max_in_flight: Option<String>,
+
     /// Write what was really sent, and when, to this file; an existing one is replaced
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -208,6 +213,7 @@ impl SimArgs {
                 "tokens-per-chunk",
                 &or(&self.tokens_per_chunk, profile.tokens_per_chunk),
             )?,
+            max_in_flight: self.max_in_flight.as_deref().map(parse_in_flight).transpose()?,
             ledger: self.ledger,
             cores: self.cores.as_deref().map(parse_cores).transpose()?.unwrap_or_default(),
             seed: self.seed,
@@ -360,6 +366,11 @@ fn parse_plain(text: &str) -> Option<f64> {
     if plain { text.parse().ok() } else { None }
 }
 
+fn parse_in_flight(text: &str) -> Result<NonZeroUsize, SimArgsError> {
+    let wrong = || value_error("max-in-flight", format!("'{text}' is not a number of answers from 1 up"));
+    text.trim().parse().map_err(|_| wrong())
+}
+
 fn parse_cores(text: &str) -> Result<Vec<usize>, SimArgsError> {
     let wrong = || value_error("cores", format!("'{text}' is not a list of cores such as 0,2-3"));
     let mut cores = Vec::new();
@@ -466,6 +477,8 @@ mod tests {
             (&["--tokens-per-chunk=x"], "--tokens-per-chunk: ", "not a number"),
             (&["--listen=localhost"], "--listen: ", "127.0.0.1:8000"),
             (&["--profile=turbo"], "--profile: ", "there is no profile 'turbo'"),
+            (&["--max-in-flight=0"], "--max-in-flight: ", "from 1 up"),
+            (&["--max-in-flight=all"], "--max-in-flight: ", "from 1 up"),
             (&["--cores=1-0"], "--cores: ", "list of cores"),
             (&["--cores=a"], "--cores: ", "list of cores"),
             (&["--cores=99999"], "--cores: ", "list of cores"),
@@ -479,6 +492,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn answers_under_way_have_no_limit_unless_one_is_given() {
+        assert_eq!(parse(&[]).resolve().unwrap().max_in_flight, None);
+        assert_eq!(parse(&["--max-in-flight=3"]).resolve().unwrap().max_in_flight, NonZeroUsize::new(3));
     }
 
     #[test]

@@ -20,6 +20,14 @@ pub(crate) fn pin(cores: &[usize]) -> Result<(), Errno> {
     sched_setaffinity(Pid::from_raw(0), &set)
 }
 
+/// How many descriptors the process may have open.
+///
+/// # Errors
+/// Whatever the system says.
+pub(crate) fn descriptor_limit() -> Result<u64, Errno> {
+    getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, _)| soft)
+}
+
 /// Raises the limit of open descriptors to the hard limit: one connection is one descriptor.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 //! Parsing of flags is `config::sim_args`; this is plain data.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::sim::distribution::{CountDistribution, DurationDistribution};
@@ -33,6 +34,9 @@ pub struct SimOptions {
     pub reasoning_tokens: CountDistribution,
     /// Tokens in one output event; a draw of 0 counts as 1.
     pub tokens_per_chunk: CountDistribution,
+    /// Answers under way at once; later requests wait for their turn, and their time to first token begins with it.
+    /// `None` is no limit.
+    pub max_in_flight: Option<NonZeroUsize>,
     /// Where the truth is written; `None` keeps no ledger.
     pub ledger: Option<PathBuf>,
     /// Cores: the first runs the event loop, the others (or the same one) the ledger's writer. Empty leaves the

@@ -36,6 +36,11 @@ impl Lane {
         Self(nth(nth(seed, request), purpose as u64))
     }
 
+    /// The numbers that follow from any 64 bits, for what depends on no request.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// The `counter`-th number, all 64 bits.
     pub(crate) const fn bits(self, counter: u64) -> u64 {
         nth(self.0, counter)

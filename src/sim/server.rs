@@ -5,12 +5,11 @@
 //! of their instants, a few at a time, with a look at the sockets in between.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::sim::clock;
 use crate::sim::connection::{Connection, Fate, Shared};
@@ -18,24 +17,27 @@ use crate::sim::cores;
 use crate::sim::ledger::{
     Book, ClosedBy, ConnectionClosed, ConnectionOpened, Header, LedgerWriter, Record, Totals, VERSION,
 };
+use crate::sim::listener::Listener;
 use crate::sim::options::SimOptions;
 use crate::sim::slots::Connections;
 use crate::sim::stop::StopSources;
 use crate::sim::timers::{Alarm, Deadline, SPIN_WINDOW, Timers};
 use crate::units::Nanos;
 
-/// Handshakes that may wait to be accepted. The kernel cuts this down to `net.core.somaxconn`; a burst of ten thousand
-/// connections must not be refused for a smaller number of ours.
-const LISTEN_BACKLOG: i32 = 65_535;
-
 /// Ready descriptors taken per call of epoll.
 const EVENTS_PER_WAIT: usize = 128;
 
-/// Connections accepted in a row, at about 5 µs each.
-const ACCEPTS_IN_A_ROW: usize = 8;
+/// Connections accepted in a row, at about 10 µs each. The kernel's queue holds 4,096 by default and refuses what
+/// comes on top, for a second; so ten thousand at once must be taken faster than they come, also while events are
+/// overdue.
+const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// Overdue events sent in a row before the sockets are looked at again.
 const SENDS_IN_A_ROW: usize = 32;
+
+/// Overdue events sent after each socket that was served: one send call costs about as much as one receive call, and
+/// neither the requests nor the events may wait long for the others.
+const SENDS_PER_SOCKET: usize = 4;
 
 /// How often the ledger's last block is handed over, and accepting is tried again after descriptors ran out.
 const TICK: Nanos = Nanos::from_millis(100);
@@ -82,7 +84,7 @@ pub enum SimError {
 /// calling thread.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     address: SocketAddr,
     epoll: Epoll,
     alarm: Alarm,
@@ -90,7 +92,6 @@ pub struct Server {
     shared: Shared,
     connections: Connections,
     timers: Timers,
-    accepting: bool,
     next_tick: Nanos,
 }
 
@@ -104,14 +105,15 @@ impl Server {
         // Not having more descriptors shows when connections are not accepted; starting is still right.
         let _ = cores::raise_descriptor_limit();
         let address = options.listen;
-        let listener = listen(address).map_err(|source| SimError::Listen { address, source })?;
-        let address = listener.local_addr().map_err(|source| SimError::Listen { address, source })?;
+        let listener =
+            Listener::bind(address, TOKEN_LISTENER).map_err(|source| SimError::Listen { address, source })?;
+        let address = listener.address().map_err(|source| SimError::Listen { address, source })?;
         let stop = StopSources::new(options.exit_with_stdin)?;
         let writer = open_ledger(&options)?;
         cores::pin(options.cores.get(..1).unwrap_or_default()).map_err(SimError::Cores)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let alarm = Alarm::new()?;
-        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_LISTENER))?;
+        listener.register(&epoll)?;
         // Edge-triggered, because an alarm that has rung stays readable until it is set again.
         epoll.add(alarm.timer(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TOKEN_ALARM))?;
         epoll.add(stop.signals(), EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_SIGNALS))?;
@@ -130,7 +132,6 @@ impl Server {
             shared: Shared::new(options, Book::new(writer)),
             connections: Connections::default(),
             timers: Timers::default(),
-            accepting: true,
             next_tick: Nanos(0),
         })
     }
@@ -153,9 +154,10 @@ impl Server {
             self.shared.update_now();
             for event in events.iter().take(ready) {
                 stopping |= self.dispatch(*event)?;
-                self.send_due()?;
+                self.send_due(SENDS_PER_SOCKET)?;
             }
-            self.send_due()?;
+            self.send_due(SENDS_IN_A_ROW)?;
+            self.admit()?;
             self.tick()?;
         }
         self.shared.update_now();
@@ -200,27 +202,19 @@ impl Server {
 
     fn accept(&mut self) -> Result<(), SimError> {
         for _ in 0..ACCEPTS_IN_A_ROW {
-            let (stream, peer) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // No descriptor or no memory: the queue stays readable, so stop looking at it for a while.
-                Err(_) => return self.set_accepting(false),
+            let Some((stream, peer)) = self.listener.accept(&self.epoll, self.connections.open())? else {
+                return Ok(());
             };
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
-                continue;
-            }
             self.shared.update_now();
             let number = self.connections.opened;
             let opened = ConnectionOpened { number, at: self.shared.now, peer };
-            let owner = self.connections.insert(Connection::new(stream, number));
+            let owner = self.connections.insert(|owner| Connection::new(stream, number, owner));
             self.shared.book.enter(&Record::ConnectionOpened(opened));
             if let Some((_, connection)) = self.connections.get_mut(owner) {
                 let event = EpollEvent::new(EpollFlags::EPOLLIN, owner);
                 self.epoll.add(connection.stream(), event)?;
             }
-            self.send_due()?;
+            self.send_due(SENDS_PER_SOCKET)?;
         }
         Ok(())
     }
@@ -241,16 +235,13 @@ impl Server {
         };
         match fate {
             Fate::Open => self.settle(owner),
-            Fate::Closed(by) => {
-                self.close(owner, by);
-                Ok(())
-            }
+            Fate::Closed(by) => self.close(owner, by),
         }
     }
 
     /// Sends what is due, earliest first, up to a bound.
-    fn send_due(&mut self) -> Result<(), SimError> {
-        for _ in 0..SENDS_IN_A_ROW {
+    fn send_due(&mut self, most: usize) -> Result<(), SimError> {
+        for _ in 0..most {
             let Some(deadline) = self.timers.earliest() else { return Ok(()) };
             if deadline.at > self.shared.now {
                 return Ok(());
@@ -272,11 +263,23 @@ impl Server {
                 (Fate::Closed(by), _) => {
                     *armed = None;
                     self.timers.remove_earliest();
-                    self.close(owner, by);
+                    self.close(owner, by)?;
                     continue;
                 }
             }
             self.settle_interest(owner)?;
+        }
+        Ok(())
+    }
+
+    /// Gives free turns to the answers that wait for one.
+    fn admit(&mut self) -> Result<(), SimError> {
+        while let Some(owner) = self.shared.turns.call_next() {
+            match self.connections.get_mut(owner) {
+                Some((_, connection)) => connection.begin_turn(&self.shared),
+                None => self.shared.turns.give_back(),
+            }
+            self.settle(owner)?;
         }
         Ok(())
     }
@@ -311,19 +314,21 @@ impl Server {
         Ok(())
     }
 
-    /// Drops a connection; closing the socket takes it out of epoll.
-    fn close(&mut self, owner: u64, by: ClosedBy) {
-        let Some((connection, was_armed)) = self.connections.remove(owner) else { return };
+    /// Drops a connection; closing the socket takes it out of epoll, and its descriptor is one for the next.
+    fn close(&mut self, owner: u64, by: ClosedBy) -> Result<(), SimError> {
+        let Some((connection, was_armed)) = self.connections.remove(owner) else { return Ok(()) };
         enter_close(&mut self.shared, connection.number(), by);
+        drop(connection);
         if was_armed {
             self.timers.forget_one();
         }
         let connections = &self.connections;
         self.timers.sweep(|d| connections.armed(d.owner) == Some(d.at));
+        Ok(self.listener.resume(&self.epoll)?)
     }
 
     fn needs_tick(&self) -> bool {
-        !self.accepting || self.shared.book.has_unwritten()
+        !self.listener.is_accepting() || self.shared.book.has_unwritten()
     }
 
     fn tick(&mut self) -> Result<(), SimError> {
@@ -332,29 +337,13 @@ impl Server {
         }
         self.next_tick = Nanos(self.shared.now.0.saturating_add(TICK.0));
         self.shared.book.flush();
-        if self.accepting { Ok(()) } else { self.set_accepting(true) }
-    }
-
-    fn set_accepting(&mut self, accepting: bool) -> Result<(), SimError> {
-        self.accepting = accepting;
-        let interest = if accepting { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
-        self.epoll.modify(&self.listener, &mut EpollEvent::new(interest, TOKEN_LISTENER))?;
-        Ok(())
+        Ok(self.listener.resume(&self.epoll)?)
     }
 }
 
 fn enter_close(shared: &mut Shared, number: u64, by: ClosedBy) {
     let closed = ConnectionClosed { number, at: shared.now, by };
     shared.book.enter(&Record::ConnectionClosed(closed));
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(LISTEN_BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
 }
 
 /// Creates the ledger, if one is asked for. Its writer thread gets all cores but the event loop's, or the same one when

@@ -29,8 +29,8 @@ pub(crate) struct Slot {
 }
 
 impl Connections {
-    /// Puts a connection into a free slot and returns its owner word.
-    pub(crate) fn insert(&mut self, connection: Connection) -> u64 {
+    /// Puts the connection that is made for an owner word into a free slot, and returns the word.
+    pub(crate) fn insert(&mut self, connect: impl FnOnce(u64) -> Connection) -> u64 {
         self.opened += 1;
         let place = self.free.pop().unwrap_or_else(|| {
             let slot = Slot { generation: 0, connection: None, armed: None, interest: EpollFlags::empty() };
@@ -38,14 +38,19 @@ impl Connections {
             // Slots are at most as many as descriptors, which are ints.
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
-        let mut generation = 0;
-        if let Some(slot) = usize::try_from(place).ok().and_then(|i| self.slots.get_mut(i)) {
-            slot.connection = Some(connection);
-            slot.armed = None;
-            slot.interest = EpollFlags::EPOLLIN;
-            generation = slot.generation;
-        }
-        u64::from(generation) << 32 | u64::from(place)
+        let Some(slot) = usize::try_from(place).ok().and_then(|i| self.slots.get_mut(i)) else {
+            return u64::from(place);
+        };
+        let owner = u64::from(slot.generation) << 32 | u64::from(place);
+        slot.connection = Some(connect(owner));
+        slot.armed = None;
+        slot.interest = EpollFlags::EPOLLIN;
+        owner
+    }
+
+    /// How many there are now.
+    pub(crate) fn open(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     /// Takes all connections out.

@@ -60,6 +60,21 @@ impl Sim {
         self.dir.path().join("ledger")
     }
 
+    /// Its resident memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        1024 * line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap()
+    }
+
+    /// Its processor time so far, in ticks of a hundredth of a second.
+    pub(crate) fn processor_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // proc_pid_stat(5): fields 14 and 15, and the name in field 2 may hold anything.
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
@@ -162,6 +177,12 @@ impl Client {
         self.receive()
     }
 
+    /// Sends a POST with a JSON body and reads its answer.
+    pub(crate) fn ask(&mut self, path: &str, body: &Value, id: Option<&str>) -> Response {
+        self.send(&post(path, body, id));
+        self.receive()
+    }
+
     /// Whether the simulator has closed the connection, with nothing more on it.
     pub(crate) fn is_closed(&mut self) -> bool {
         assert!(self.rest.is_empty());
@@ -202,20 +223,32 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The events of a stream: each chunk must be exactly one event. `[DONE]` is a JSON string here.
+    /// The events of a stream: each chunk must be exactly one event, without a name. `[DONE]` is a JSON string here.
     pub(crate) fn events(&self) -> Vec<Value> {
+        let unnamed = |(name, data): (Option<String>, Value)| {
+            assert_eq!(name, None);
+            data
+        };
+        self.named_events().into_iter().map(unnamed).collect()
+    }
+
+    /// The events of a stream, each with its name if it has one: each chunk must be exactly one event.
+    pub(crate) fn named_events(&self) -> Vec<(Option<String>, Value)> {
         assert_eq!(
             (self.status, self.field("content-type")),
             (200, Some("text/event-stream; charset=utf-8"))
         );
-        let data = self.chunks.iter().map(|(chunk, _)| {
-            let text = std::str::from_utf8(chunk).unwrap();
-            let line = text.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
-            assert!(!line.contains('\n'));
-            line
-        });
-        data.map(|line| if line == "[DONE]" { json!("[DONE]") } else { serde_json::from_str(line).unwrap() })
-            .collect()
+        let event = |(chunk, _): &(Vec<u8>, i64)| {
+            let text = std::str::from_utf8(chunk).unwrap().strip_suffix("\n\n").unwrap();
+            let (name, line) = match text.strip_prefix("event: ") {
+                Some(rest) => rest.split_once('\n').map(|(n, line)| (Some(n.to_owned()), line)).unwrap(),
+                None => (None, text),
+            };
+            let data = line.strip_prefix("data: ").unwrap();
+            assert!(!data.contains('\n'));
+            (name, if data == "[DONE]" { json!("[DONE]") } else { serde_json::from_str(data).unwrap() })
+        };
+        self.chunks.iter().map(event).collect()
     }
 
     /// The joined deltas of one kind.
@@ -235,10 +268,15 @@ pub(crate) fn chat_body(prompt: &str, max_tokens: u64, stream: bool) -> Value {
 
 /// The bytes of a chat completion request.
 pub(crate) fn post_chat(body: &Value, id: Option<&str>) -> Vec<u8> {
+    post("/v1/chat/completions", body, id)
+}
+
+/// The bytes of a POST with a JSON body.
+pub(crate) fn post(path: &str, body: &Value, id: Option<&str>) -> Vec<u8> {
     let body = body.to_string();
     let id = id.map(|id| format!("X-Request-Id: {id}\r\n")).unwrap_or_default();
     format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: sim\r\nContent-Type: application/json\r\n{id}Content-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: sim\r\nContent-Type: application/json\r\n{id}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()

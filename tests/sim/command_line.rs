@@ -71,7 +71,7 @@ fn a_ledger_can_be_printed() {
     let lines: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let of = |record: &str| lines.iter().filter(|l| l["record"] == record).collect::<Vec<_>>();
-    assert_eq!((&of("header")[0]["seed"], &of("header")[0]["version"]), (&9.into(), &1.into()));
+    assert_eq!((&of("header")[0]["seed"], &of("header")[0]["version"]), (&9.into(), &2.into()));
     assert_eq!(of("request_arrived")[0]["request_id"], "a\"b");
     let kinds: Vec<_> = of("event_sent").iter().map(|e| e["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["role", "content", "content", "content", "finish", "usage", "done"]);

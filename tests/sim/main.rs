@@ -12,7 +12,10 @@
 
 mod client;
 mod command_line;
+mod endpoints;
 mod http;
+mod layouts;
 mod python;
+mod scale;
 mod streams;
 mod truth;

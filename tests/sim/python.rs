@@ -67,6 +67,65 @@ fn pythons_client_reads_every_answer_on_one_connection() {
     assert_eq!(events, [1, 9, 10, 1, 1, 1, 1]);
 }
 
+/// Reads the streams of the other endpoints line by line, as the WHATWG text describes, and prints for each the list of
+/// (event name, data, instant on CLOCK_MONOTONIC).
+const STREAM_SCRIPT: &str = r#"
+import http.client, json, sys, time
+connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
+body = json.dumps({"model": "m", "prompt": "four", "input": "four", "messages": [{"role": "user", "content": "four"}],
+                   "max_tokens": 9, "max_output_tokens": 9, "stream": True, "stream_options": {"include_usage": True}})
+for path in sys.argv[3:]:
+    connection.request("POST", path, body=body, headers={"x-request-id": path})
+    response = connection.getresponse()
+    events, name, data = [], "", []
+    while line := response.readline():
+        line = line.decode().rstrip("\n")
+        if line == "":
+            data = "\n".join(data)
+            events.append([name, None if data == "[DONE]" else json.loads(data), time.monotonic_ns()])
+            name, data = "", []
+        elif line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            data.append(line[6:])
+        else:
+            raise ValueError(line)
+    print(json.dumps(events))
+"#;
+
+#[test]
+fn pythons_client_reads_every_endpoints_stream() {
+    let paths = ["/v1/completions", "/v1/responses", "/v1/messages"];
+    let sim = Sim::start(&["--ttft=20ms", "--itl=4ms", "--reasoning-tokens=3"]);
+    let output = Command::new("python3")
+        .args(["-c", STREAM_SCRIPT, &sim.address.ip().to_string(), &sim.address.port().to_string()])
+        .args(paths)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let streams: Vec<Vec<(String, Value, i64)>> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let ledger = sim.finish();
+    assert_eq!((ledger.connections.len(), streams.len()), (1, 3));
+    for (path, events) in paths.iter().zip(&streams) {
+        let request = ledger.request_by_id(path).unwrap();
+        assert_eq!(request.events.len(), events.len(), "{path}");
+        for (sent, (name, data, seen)) in request.events.iter().zip(events) {
+            assert!(*seen > sent.before.0, "{path}: seen after it was sent");
+            let kind = data["type"].as_str().unwrap_or_default();
+            assert_eq!(name, kind, "{path}");
+        }
+        let outputs = request.events.iter().filter(|e| e.kind.is_output()).map(|e| u64::from(e.tokens));
+        assert_eq!(outputs.sum::<u64>(), 9, "{path}");
+    }
+    let counts = |events: &[(String, Value, i64)], pointer: &str| {
+        events.iter().filter_map(|e| e.1.pointer(pointer)).filter_map(Value::as_u64).next_back()
+    };
+    assert_eq!(counts(&streams[0], "/usage/completion_tokens"), Some(9));
+    assert_eq!(counts(&streams[1], "/response/usage/output_tokens"), Some(9));
+    assert_eq!(counts(&streams[2], "/usage/output_tokens"), Some(9));
+}
+
 /// A reader of the ledger made from its documented layout alone: prints the header, and the events as lists.
 const LEDGER_SCRIPT: &str = r#"
 import json, struct, sys
@@ -108,7 +167,7 @@ fn the_ledgers_layout_is_the_documented_one() {
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     let ledger = hammerscale::sim::ledger::read(&path).unwrap();
     let header = ledger.header;
-    assert_eq!((&seen["magic"], &seen["version"], &seen["rest"]), (&json!("HSLEDGER"), &json!(1), &json!(0)));
+    assert_eq!((&seen["magic"], &seen["version"], &seen["rest"]), (&json!("HSLEDGER"), &json!(2), &json!(0)));
     assert_eq!(seen["header"], json!([77, header.pid, header.monotonic.0, header.realtime.0]));
     let request = &ledger.requests[0];
     let arrival = request.arrived.arrival.0;

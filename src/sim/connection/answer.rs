@@ -1,25 +1,38 @@
 //! What a request is answered with: which service, which head, which schedule.
 
-use super::{Connection, Gone, Row, Shared, State, Stream, Whole, Work};
-use crate::sim::chat::ChatRequest;
-use crate::sim::framing::{self, HeadFields, Template};
+use super::{Connection, Gone, Row, Shared, State, Stream, Turn, Whole, WholeContent, Work};
+use crate::sim::endpoint::ask::{Ask, BadBody, PromptSize};
+use crate::sim::endpoint::embeddings::Embeddings;
+use crate::sim::endpoint::layout::{Layout, Template};
+use crate::sim::endpoint::tokenize::Tokenize;
+use crate::sim::endpoint::{Asked, ErrorShape, Route};
+use crate::sim::framing::{self, HeadFields};
 use crate::sim::ledger::{EventKind, Record, RequestArrived, Service};
 use crate::sim::random::{Lane, Purpose};
-use crate::sim::request::{Body, Head, Reject, Request};
-use crate::sim::script::{Answer, Script, Step};
+use crate::sim::request::{Body, Reject, Request};
+use crate::sim::script::{Answer, Planned, Script, first_due};
 use crate::units::Nanos;
 
 /// An input buffer larger than this is given back after its request: ten thousand connections with long prompts
 /// would otherwise keep all of them.
 const KEPT_INPUT_BYTES: usize = 4 * 1024;
 
-/// What varies in an answer that is sent at once.
-struct PlainAnswer<'a> {
+/// An answer that is sent at once: what the ledger says of its request, and what varies in its head. The body is
+/// composed already.
+struct PlainAnswer {
     service: Service,
     status: u16,
     allow: Option<&'static str>,
-    request_id: Option<String>,
-    message: Option<&'a str>,
+    prompt: Option<PromptSize>,
+    model: String,
+}
+
+/// Why there is nothing to answer but an error.
+struct Refusal<'a> {
+    shape: ErrorShape,
+    status: u16,
+    allow: Option<&'static str>,
+    message: &'a str,
 }
 
 impl Connection {
@@ -27,59 +40,92 @@ impl Connection {
     pub(super) fn take_up(&mut self, request: Request, shared: &mut Shared) -> Result<(), Gone> {
         let Request { head, body, consumed } = request;
         self.last = !head.keep_alive;
-        let chat = match (head.path.as_str(), head.method.as_str()) {
-            ("/v1/chat/completions", "POST") => Some(ChatRequest::from_body(match &body {
+        let route = Route::of(&head.path);
+        let asked = route.filter(|route| head.method == route.method()).map(|route| {
+            route.read(match &body {
                 Body::Input(range) => self.input.get(range.clone()).unwrap_or_default(),
                 Body::Joined(bytes) => bytes,
-            })),
-            _ => None,
-        };
+            })
+        });
         self.input.drain(..consumed.min(self.input.len()));
         if self.input.is_empty() && self.input.capacity() > KEPT_INPUT_BYTES {
             self.input = Vec::new();
         }
-        match chat {
-            Some(Ok(chat)) => self.begin_chat(chat, head.request_id, shared),
-            Some(Err(bad)) => self.answer(PlainAnswer::error(400, &bad.0, head.request_id), shared),
-            None => self.answer_other(head, shared),
+        let refusal = |status, allow, message| {
+            let shape = ErrorShape::of(&head.path);
+            Refusal { shape, status, allow, message }
+        };
+        match (asked, route) {
+            (Some(Ok(asked)), _) => self.begin(asked, head.request_id, shared),
+            (Some(Err(BadBody(message))), _) => {
+                self.answer_refusal(&refusal(400, None, &message), head.request_id, shared)
+            }
+            (None, Some(route)) => {
+                let refusal = refusal(405, Some(route.method()), "This path does not serve this method.");
+                self.answer_refusal(&refusal, head.request_id, shared)
+            }
+            (None, None) => {
+                let refusal = refusal(404, None, "There is nothing at this path.");
+                self.answer_refusal(&refusal, head.request_id, shared)
+            }
         }
     }
 
-    fn begin_chat(
+    fn begin(&mut self, asked: Asked, request_id: Option<String>, shared: &mut Shared) -> Result<(), Gone> {
+        shared.body.clear();
+        let answer = match asked {
+            Asked::Generation(layout, ask) => return self.begin_text(layout, ask, request_id, shared),
+            Asked::Embeddings(embeddings) => {
+                self.begin_vectors(embeddings, request_id, shared);
+                return Ok(());
+            }
+            Asked::Tokenize(tokenize) => {
+                tokenize.write_body(&mut shared.body);
+                let Tokenize { prompt, model, .. } = tokenize;
+                PlainAnswer { prompt: Some(prompt), model, ..PlainAnswer::new(Service::Tokenize, 200) }
+            }
+            Asked::Models => {
+                framing::write_models(shared.started.0 / Nanos::PER_SECOND, &mut shared.body);
+                PlainAnswer::new(Service::Models, 200)
+            }
+            Asked::Health => {
+                shared.body.extend_from_slice(b"{}");
+                PlainAnswer::new(Service::Health, 200)
+            }
+        };
+        self.answer(answer, request_id, shared)
+    }
+
+    fn begin_text(
         &mut self,
-        chat: ChatRequest,
+        layout: &'static Layout,
+        ask: Ask,
         request_id: Option<String>,
         shared: &mut Shared,
     ) -> Result<(), Gone> {
-        let (request, arrival) = (shared.next_request(), shared.now);
-        let number = shared.chats;
-        shared.chats += 1;
+        let (request, arrival, number) = (shared.next_request(), shared.now, shared.next_timed());
         let created = shared.update_date();
-        let answer = Answer::new(&shared.options, &chat, number);
-        let record = RequestArrived {
-            number: request,
-            connection: self.number,
-            connection_use: self.uses,
-            arrival,
-            service: Service::Chat,
-            status: 200,
-            stream: chat.stream,
-            prompt_bytes: chat.prompt_bytes,
-            prompt_tokens: chat.prompt_tokens(),
+        let answer = Answer::new(&shared.options, layout, &ask, number);
+        self.take_turn(arrival, shared);
+        shared.book.enter(&Record::RequestArrived(RequestArrived {
+            stream: ask.stream,
+            prompt_bytes: ask.prompt.bytes,
+            prompt_tokens: ask.prompt.tokens(),
             reasoning_tokens: answer.reasoning_tokens,
             content_tokens: answer.content_tokens,
             request_id: request_id.clone(),
-            model: chat.model.clone(),
-        };
-        shared.book.enter(&Record::RequestArrived(record));
-        let id = Lane::new(shared.options.seed, number, Purpose::Id).bits(0);
-        let prompt_tokens = chat.prompt_tokens();
-        let template = Template::new(id, created, chat.model, prompt_tokens);
-        let mut script = Script::new(&shared.options, answer.clone(), number, arrival, chat.include_usage);
-        if !chat.stream {
+            model: ask.model.clone(),
+            ..self.arrived(request, arrival, layout.service, 200)
+        }));
+        let id = response_id(shared, number);
+        let stream = ask.stream;
+        let include_usage = ask.include_usage;
+        let template = Template::new(layout, id, created, ask);
+        let mut script = Script::new(&shared.options, layout, answer.clone(), number, arrival, include_usage);
+        if !stream {
             let due = script.last_due(&shared.options);
-            let whole = Box::new(Whole { template, answer, due, request_id });
-            self.state = State::Answering { number: request, work: Work::Whole(whole) };
+            let content = WholeContent::Text { template, answer };
+            self.state = answer_later(request, Whole { content, due, request_id });
             return Ok(());
         }
         let work = match script.next(&shared.options) {
@@ -93,6 +139,32 @@ impl Connection {
         self.send(0, |bytes| Row::Head { request, planned: arrival, bytes }, shared)
     }
 
+    fn begin_vectors(&mut self, embeddings: Embeddings, request_id: Option<String>, shared: &mut Shared) {
+        let (request, arrival, number) = (shared.next_request(), shared.now, shared.next_timed());
+        let created = shared.update_date();
+        self.take_turn(arrival, shared);
+        shared.book.enter(&Record::RequestArrived(RequestArrived {
+            prompt_bytes: embeddings.prompt.bytes,
+            prompt_tokens: embeddings.prompt_tokens(),
+            request_id: request_id.clone(),
+            model: embeddings.model.clone(),
+            ..self.arrived(request, arrival, Service::Embeddings, 200)
+        }));
+        let id = response_id(shared, number);
+        let due = first_due(&shared.options, number, arrival);
+        let content = WholeContent::Vectors { embeddings, id, created };
+        self.state = answer_later(request, Whole { content, due, request_id });
+    }
+
+    /// For an answer that takes time: makes it one of those under way, or lets it wait.
+    fn take_turn(&mut self, arrival: Nanos, shared: &mut Shared) {
+        self.turn = if shared.turns.take_or_wait(self.owner) {
+            Turn::Taken
+        } else {
+            Turn::Waiting { since: arrival }
+        };
+    }
+
     /// Sends an answer in one piece.
     pub(super) fn send_whole(
         &mut self,
@@ -102,87 +174,112 @@ impl Connection {
     ) -> Result<(), Gone> {
         shared.update_date();
         shared.body.clear();
-        whole.template.write_body(&whole.answer, &mut shared.body);
+        let tokens = match &whole.content {
+            WholeContent::Text { template, answer } => {
+                template.write_body(answer, &mut shared.body);
+                answer.tokens()
+            }
+            WholeContent::Vectors { embeddings, id, created } => {
+                embeddings.write_body(*id, *created, &mut shared.body);
+                0
+            }
+        };
         let fields =
             HeadFields { date: &shared.date, request_id: whole.request_id.as_deref(), close: self.last };
         shared.outbox.clear();
         framing::write_response(200, None, fields, &shared.body, &mut shared.outbox);
-        let tokens = whole.answer.reasoning_tokens + whole.answer.content_tokens;
-        let step = Step::body(whole.due, tokens);
-        self.send(0, |bytes| Row::Event { request, step, bytes }, shared)
-    }
-
-    fn answer_other(&mut self, head: Head, shared: &mut Shared) -> Result<(), Gone> {
-        let Head { method, path, request_id, .. } = head;
-        let (service, allow) = match path.as_str() {
-            "/v1/models" => (Service::Models, "GET"),
-            "/health" => (Service::Health, "GET"),
-            "/v1/chat/completions" => (Service::Chat, "POST"),
-            _ => {
-                return self
-                    .answer(PlainAnswer::error(404, "There is nothing at this path.", request_id), shared);
-            }
-        };
-        if method == allow {
-            let answer = PlainAnswer { service, status: 200, allow: None, request_id, message: None };
-            return self.answer(answer, shared);
-        }
-        let refusal = PlainAnswer::error(405, "This path does not serve this method.", request_id);
-        self.answer(PlainAnswer { allow: Some(allow), ..refusal }, shared)
+        let planned = Planned::body(whole.due, tokens);
+        self.send(0, |bytes| Row::Event { request, planned, bytes }, shared)
     }
 
     /// Answers a request that cannot be read. What follows it cannot be told from its rest, so the connection ends.
     pub(super) fn refuse(&mut self, reject: Reject, shared: &mut Shared) -> Result<(), Gone> {
         self.last = true;
-        self.answer(PlainAnswer::error(reject.status(), reject.message(), None), shared)
+        // The path is not known for sure: the common form of errors.
+        let refusal = Refusal {
+            shape: ErrorShape::OpenAi,
+            status: reject.status(),
+            allow: None,
+            message: reject.message(),
+        };
+        self.answer_refusal(&refusal, None, shared)
     }
 
-    fn answer(&mut self, answer: PlainAnswer<'_>, shared: &mut Shared) -> Result<(), Gone> {
+    fn answer_refusal(
+        &mut self,
+        refusal: &Refusal<'_>,
+        request_id: Option<String>,
+        shared: &mut Shared,
+    ) -> Result<(), Gone> {
+        shared.body.clear();
+        framing::write_error(refusal.shape, refusal.status, refusal.message, &mut shared.body);
+        let answer =
+            PlainAnswer { allow: refusal.allow, ..PlainAnswer::new(Service::Refused, refusal.status) };
+        self.answer(answer, request_id, shared)
+    }
+
+    fn answer(
+        &mut self,
+        answer: PlainAnswer,
+        request_id: Option<String>,
+        shared: &mut Shared,
+    ) -> Result<(), Gone> {
         let (request, arrival) = (shared.next_request(), shared.now);
         shared.update_date();
-        shared.body.clear();
-        match (answer.message, answer.service) {
-            (Some(message), _) => framing::write_error(answer.status, message, &mut shared.body),
-            (None, Service::Models) => {
-                framing::write_models(shared.started.0 / Nanos::PER_SECOND, &mut shared.body);
-            }
-            (None, _) => shared.body.extend_from_slice(b"{}"),
-        }
-        let fields =
-            HeadFields { date: &shared.date, request_id: answer.request_id.as_deref(), close: self.last };
+        let fields = HeadFields { date: &shared.date, request_id: request_id.as_deref(), close: self.last };
         shared.outbox.clear();
         framing::write_response(answer.status, answer.allow, fields, &shared.body, &mut shared.outbox);
         shared.book.enter(&Record::RequestArrived(RequestArrived {
-            number: request,
+            prompt_bytes: answer.prompt.map_or(0, |prompt| prompt.bytes),
+            prompt_tokens: answer.prompt.map_or(0, PromptSize::tokens),
+            request_id,
+            model: answer.model,
+            ..self.arrived(request, arrival, answer.service, answer.status)
+        }));
+        self.state = State::Answering { number: request, work: Work::Over };
+        let planned = Planned::body(arrival, 0);
+        self.send(0, |bytes| Row::Event { request, planned, bytes }, shared)
+    }
+
+    /// The ledger's record of a request without a prompt, answered in one piece.
+    const fn arrived(&self, number: u64, arrival: Nanos, service: Service, status: u16) -> RequestArrived {
+        RequestArrived {
+            number,
             connection: self.number,
             connection_use: self.uses,
             arrival,
-            service: answer.service,
-            status: answer.status,
+            service,
+            status,
             stream: false,
             prompt_bytes: 0,
             prompt_tokens: 0,
             reasoning_tokens: 0,
             content_tokens: 0,
-            request_id: answer.request_id,
+            request_id: None,
             model: String::new(),
-        }));
-        self.state = State::Answering { number: request, work: Work::Over };
-        let step = Step::body(arrival, 0);
-        self.send(0, |bytes| Row::Event { request, step, bytes }, shared)
+        }
     }
 }
 
-impl<'a> PlainAnswer<'a> {
-    const fn error(status: u16, message: &'a str, request_id: Option<String>) -> Self {
-        Self { service: Service::Refused, status, allow: None, request_id, message: Some(message) }
+impl PlainAnswer {
+    const fn new(service: Service, status: u16) -> Self {
+        Self { service, status, allow: None, prompt: None, model: String::new() }
     }
 }
 
-impl Step {
+impl Planned {
     /// An answer in one piece, as an event of its own.
     fn body(due: Nanos, tokens: u64) -> Self {
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        Self { kind: EventKind::Body, index: 0, due, first_token: 0, tokens }
+        Self { kind: EventKind::Body, index: 0, due, tokens }
     }
+}
+
+fn answer_later(number: u64, whole: Whole) -> State {
+    State::Answering { number, work: Work::Whole(Box::new(whole)) }
+}
+
+/// The varying part of the id of the `number`-th answer.
+fn response_id(shared: &Shared, number: u64) -> u64 {
+    Lane::new(shared.options.seed, number, Purpose::Id).bits(0)
 }

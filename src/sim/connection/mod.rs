@@ -7,16 +7,18 @@
 //! after it, one by one, each late and each in the ledger with its own plan.
 
 mod answer;
+mod sending;
 mod shared;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 
+use sending::{Backlog, Gone, Row, offer};
 pub(crate) use shared::Shared;
 
-use crate::sim::clock;
-use crate::sim::framing::Template;
-use crate::sim::ledger::{Book, ClosedBy, Ending, EventSent, HeadSent, Record, RequestEnded};
+use crate::sim::endpoint::embeddings::Embeddings;
+use crate::sim::endpoint::layout::Template;
+use crate::sim::ledger::{ClosedBy, Ending, Record, RequestEnded};
 use crate::sim::request::{Progress, RequestReader};
 use crate::sim::script::{Answer, Script, Step};
 use crate::units::Nanos;
@@ -46,10 +48,13 @@ pub(crate) enum Fate {
 pub(crate) struct Connection {
     stream: TcpStream,
     number: u64,
+    /// Its word in the event loop.
+    owner: u64,
     uses: u32,
     reader: RequestReader,
     input: Vec<u8>,
     state: State,
+    turn: Turn,
     backlog: Backlog,
     /// The current answer is the last one.
     last: bool,
@@ -63,6 +68,18 @@ enum State {
     Answering { number: u64, work: Work },
     /// Closed for writing; waiting for the peer to close.
     Draining { until: Nanos },
+}
+
+/// Whether the answer counts among those under way.
+#[derive(Debug, Clone, Copy, Default)]
+enum Turn {
+    /// It does not: there is none, or it takes no time.
+    #[default]
+    None,
+    /// It will: it waits for its turn, and its schedule with it.
+    Waiting { since: Nanos },
+    /// It does.
+    Taken,
 }
 
 #[derive(Debug)]
@@ -86,49 +103,30 @@ struct Stream {
 /// An answer in one piece.
 #[derive(Debug)]
 struct Whole {
-    template: Template,
-    answer: Answer,
+    content: WholeContent,
     due: Nanos,
     request_id: Option<String>,
 }
 
-/// Bytes the kernel did not take yet, and the row to enter once it has.
-#[derive(Debug, Default)]
-struct Backlog {
-    bytes: Vec<u8>,
-    row: Row,
+/// What an answer in one piece is composed of, when it is due.
+#[derive(Debug)]
+enum WholeContent {
+    Text { template: Template, answer: Answer },
+    Vectors { embeddings: Embeddings, id: u64, created: i64 },
 }
-
-/// What a sent piece is called in the ledger.
-#[derive(Debug, Clone, Copy, Default)]
-enum Row {
-    #[default]
-    None,
-    Head {
-        request: u64,
-        planned: Nanos,
-        bytes: u32,
-    },
-    Event {
-        request: u64,
-        step: Step,
-        bytes: u32,
-    },
-}
-
-/// The peer is gone: the socket gives an error.
-struct Gone;
 
 impl Connection {
     /// A connection that was just accepted; the socket does not block.
-    pub(crate) fn new(stream: TcpStream, number: u64) -> Self {
+    pub(crate) fn new(stream: TcpStream, number: u64, owner: u64) -> Self {
         Self {
             stream,
             number,
+            owner,
             uses: 0,
             reader: RequestReader::default(),
             input: Vec::new(),
             state: State::Idle,
+            turn: Turn::None,
             backlog: Backlog::default(),
             last: false,
         }
@@ -186,7 +184,8 @@ impl Connection {
                 let (request, step) = (*number, stream.next);
                 let start = stream.template.write_event(&step, stream.script.answer(), &mut shared.outbox);
                 let next = stream.script.next(&shared.options);
-                let sent = self.send(start, |bytes| Row::Event { request, step, bytes }, shared);
+                let planned = step.planned;
+                let sent = self.send(start, |bytes| Row::Event { request, planned, bytes }, shared);
                 self.set_next_step(next);
                 sent
             }
@@ -200,6 +199,22 @@ impl Connection {
         match sent {
             Ok(()) => self.go_on(shared),
             Err(Gone) => self.lose_peer(shared),
+        }
+    }
+
+    /// Its answer, which waited, is one of those under way now: its schedule begins.
+    pub(crate) fn begin_turn(&mut self, shared: &Shared) {
+        let Turn::Waiting { since } = std::mem::replace(&mut self.turn, Turn::Taken) else { return };
+        let by = Nanos(shared.now.0.saturating_sub(since.0));
+        match &mut self.state {
+            State::Answering { work: Work::Stream(stream), .. } => {
+                stream.script.postpone(by);
+                stream.next.planned.due = Nanos(stream.next.planned.due.0.saturating_add(by.0));
+            }
+            State::Answering { work: Work::Whole(whole), .. } => {
+                whole.due = Nanos(whole.due.0.saturating_add(by.0));
+            }
+            _ => {}
         }
     }
 
@@ -225,7 +240,8 @@ impl Connection {
             State::Draining { until } => Some(*until),
             // What is due waits behind what the kernel has not taken.
             _ if !self.backlog.bytes.is_empty() => None,
-            State::Answering { work: Work::Stream(stream), .. } => Some(stream.next.due),
+            _ if matches!(self.turn, Turn::Waiting { .. }) => None,
+            State::Answering { work: Work::Stream(stream), .. } => Some(stream.next.planned.due),
             State::Answering { work: Work::Whole(whole), .. } => Some(whole.due),
             State::Idle | State::Answering { work: Work::Over, .. } => None,
         }
@@ -321,44 +337,11 @@ impl Connection {
         if let State::Answering { number, .. } = self.state {
             let ended = RequestEnded { number, at: shared.now, ending };
             shared.book.enter(&Record::RequestEnded(ended));
+            // The line gives a turn back for who is gone when it comes.
+            if let Turn::Taken = std::mem::take(&mut self.turn) {
+                shared.turns.give_back();
+            }
             self.state = State::Idle;
         }
-    }
-}
-
-impl Row {
-    fn enter(self, before: Nanos, after: Nanos, book: &mut Book) {
-        match self {
-            Self::None => {}
-            Self::Head { request, planned, bytes } => {
-                book.enter(&Record::HeadSent(HeadSent { request, planned, before, after, bytes }));
-            }
-            Self::Event { request, step, bytes } => book.event(&EventSent {
-                request,
-                index: step.index,
-                kind: step.kind,
-                tokens: step.tokens,
-                planned: step.due,
-                before,
-                after,
-                bytes,
-            }),
-        }
-    }
-}
-
-/// One send call between two clock readings. A full socket buffer is a call that took nothing.
-fn offer(mut stream: &TcpStream, bytes: &[u8]) -> (Nanos, Result<usize, Gone>, Nanos) {
-    loop {
-        let before = clock::monotonic();
-        let result = stream.write(bytes);
-        let after = clock::monotonic();
-        let taken = match result {
-            Ok(n) => Ok(n),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(0),
-            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => Err(Gone),
-        };
-        return (before, taken, after);
     }
 }

@@ -3,6 +3,7 @@
 use crate::sim::clock;
 use crate::sim::ledger::Book;
 use crate::sim::options::SimOptions;
+use crate::sim::turns::Turns;
 use crate::units::{Nanos, UnixNanos, calendar};
 
 /// Bytes taken by one receive call, shared by all connections: a prompt of common length comes in one call.
@@ -13,6 +14,8 @@ const INBOX_BYTES: usize = 64 * 1024;
 pub(crate) struct Shared {
     /// What the simulator is told to do.
     pub(crate) options: SimOptions,
+    /// Whose answers are under way.
+    pub(crate) turns: Turns,
     /// The ledger.
     pub(crate) book: Book,
     /// The latest reading of the clock.
@@ -21,8 +24,8 @@ pub(crate) struct Shared {
     pub(super) started: Nanos,
     /// Requests so far.
     requests: u64,
-    /// Those among them that are chat completions with an answer.
-    pub(super) chats: u64,
+    /// Those among them that have a time to first token: the counter of all draws.
+    timed: u64,
     /// What was received last.
     pub(super) inbox: Vec<u8>,
     /// What is sent next.
@@ -38,12 +41,13 @@ impl Shared {
     /// At the start of a simulator.
     pub(crate) fn new(options: SimOptions, book: Book) -> Self {
         Self {
+            turns: Turns::new(options.max_in_flight),
             options,
             book,
             now: clock::monotonic(),
             started: clock::realtime(),
             requests: 0,
-            chats: 0,
+            timed: 0,
             inbox: vec![0; INBOX_BYTES],
             outbox: Vec::with_capacity(INBOX_BYTES),
             body: Vec::new(),
@@ -66,6 +70,13 @@ impl Shared {
             self.date_second = second;
         }
         second
+    }
+
+    /// Numbers an answer that has a time to first token.
+    pub(super) fn next_timed(&mut self) -> u64 {
+        let number = self.timed;
+        self.timed += 1;
+        number
     }
 
     /// Numbers a request.

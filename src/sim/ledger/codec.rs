@@ -6,7 +6,7 @@ use super::{
     ClosedBy, ConnectionClosed, ConnectionOpened, Ending, EventKind, EventSent, HeadSent, Header, MAGIC,
     Record, RequestArrived, RequestEnded, Service, Totals, VERSION,
 };
-use crate::sim::chat::MAX_MODEL_BYTES;
+use crate::sim::endpoint::ask::MAX_MODEL_BYTES;
 use crate::sim::request::MAX_REQUEST_ID_BYTES;
 use crate::units::Nanos;
 

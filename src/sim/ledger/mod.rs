@@ -4,7 +4,7 @@
 //! last byte of what the row describes. *Before* is the truth of an event's arrival: over loopback the bytes are in
 //! the peer's socket when the call returns, and the call itself takes a few microseconds.
 //!
-//! # File layout, version 1
+//! # File layout, version 2
 //!
 //! All numbers are little-endian. The file starts with the magic `HSLEDGER` (8 bytes), the version (`u16`), the
 //! length of the rest of the header (`u16`), and the header: seed `u64`, process id `u32`, CLOCK_MONOTONIC `i64` and
@@ -41,27 +41,31 @@ use crate::units::Nanos;
 /// The first bytes of a ledger.
 pub const MAGIC: [u8; 8] = *b"HSLEDGER";
 
-/// The layout's version. Raised when a reader of the former version could no longer read the file.
-pub const VERSION: u16 = 1;
+/// The layout's version. Raised when a reader of the former version could no longer read the file. Version 2 has the
+/// event kind `frame` and the services from `completions` on.
+pub const VERSION: u16 = 2;
 
 /// What an event of a response was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
-    /// The chunk that announces the role, without text.
+    /// The event that announces the answer, without text: the role chunk, `message_start`, `response.created`.
     Role = 0,
-    /// A chunk of reasoning.
+    /// An event with reasoning.
     Reasoning = 1,
-    /// A chunk of visible content.
+    /// An event with visible content.
     Content = 2,
-    /// The chunk with the finish reason.
+    /// The event with the finish reason.
     Finish = 3,
-    /// The chunk with the token counts.
+    /// The chunk with the token counts, where they come alone.
     Usage = 4,
-    /// `[DONE]`, and in the same send call the end of the chunked body.
+    /// The terminal (`[DONE]`, `message_stop`, `response.completed`), and in the same send call the end of the chunked
+    /// body.
     Done = 5,
     /// A whole response that is no stream, head included.
     Body = 6,
+    /// An event that is none of these: it opens or closes a block, repeats it, or keeps the connection alive.
+    Frame = 7,
 }
 
 /// Which service a request went to.
@@ -76,6 +80,16 @@ pub enum Service {
     Health = 2,
     /// Anything that was answered with an error.
     Refused = 3,
+    /// A completion that was answered.
+    Completions = 4,
+    /// A response of the responses API that was answered.
+    Responses = 5,
+    /// A message of Anthropic's API that was answered.
+    Messages = 6,
+    /// Embeddings that were answered.
+    Embeddings = 7,
+    /// A count of tokens that was answered.
+    Tokenize = 8,
 }
 
 /// How a request ended.
@@ -248,8 +262,16 @@ pub enum Record {
 
 impl EventKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 7] =
-        [Self::Role, Self::Reasoning, Self::Content, Self::Finish, Self::Usage, Self::Done, Self::Body];
+    pub const ALL: [Self; 8] = [
+        Self::Role,
+        Self::Reasoning,
+        Self::Content,
+        Self::Finish,
+        Self::Usage,
+        Self::Done,
+        Self::Body,
+        Self::Frame,
+    ];
 
     /// The name in the JSON lines.
     #[must_use]
@@ -262,6 +284,7 @@ impl EventKind {
             Self::Usage => "usage",
             Self::Done => "done",
             Self::Body => "body",
+            Self::Frame => "frame",
         }
     }
 
@@ -274,7 +297,17 @@ impl EventKind {
 
 impl Service {
     /// Every service, in the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Chat, Self::Models, Self::Health, Self::Refused];
+    pub const ALL: [Self; 9] = [
+        Self::Chat,
+        Self::Models,
+        Self::Health,
+        Self::Refused,
+        Self::Completions,
+        Self::Responses,
+        Self::Messages,
+        Self::Embeddings,
+        Self::Tokenize,
+    ];
 
     /// The name in the JSON lines.
     #[must_use]
@@ -284,6 +317,11 @@ impl Service {
             Self::Models => "models",
             Self::Health => "health",
             Self::Refused => "refused",
+            Self::Completions => "completions",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+            Self::Embeddings => "embeddings",
+            Self::Tokenize => "tokenize",
         }
     }
 }

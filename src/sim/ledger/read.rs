@@ -428,8 +428,8 @@ mod tests {
         wrong[0] = b'X';
         assert!(matches!(Ledger::from_reader(wrong.as_slice()), Err(LedgerError::NotALedger)));
         let mut wrong = good.clone();
-        wrong[8] = 2;
-        assert!(matches!(Ledger::from_reader(wrong.as_slice()), Err(LedgerError::Version(2))));
+        wrong[8] = 3;
+        assert!(matches!(Ledger::from_reader(wrong.as_slice()), Err(LedgerError::Version(3))));
         // The first record's address family.
         let mut wrong = good.clone();
         wrong[PREAMBLE_BYTES + 28 + PREFIX_BYTES + 16] = 5;
