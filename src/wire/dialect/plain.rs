@@ -128,7 +128,7 @@ fn begins(whole: &[u8], bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() < whole.len() && whole.starts_with(bytes)
 }
 
-fn without_mark(bytes: &[u8]) -> &[u8] {
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
 }
 

@@ -6,6 +6,7 @@
 
 use super::capture::{TextRule, Texts};
 use super::tally::{ChoicesSeen, Tally};
+use super::whole::Whole;
 use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
@@ -44,8 +45,10 @@ pub struct EventMeaning {
     pub after_terminal: bool,
     /// The count of completion tokens so far, where the event carried one.
     pub completion_tokens: Option<u64>,
-    /// How far that count rose since the output chunk before this one; only on an output chunk that carries a count, in
-    /// an answer with one choice.
+    /// How far that count rose since the output chunk before this one, or since the start: the tokens that came with
+    /// this chunk, those included whose text an event without text held back. `None` where this chunk or the one before
+    /// carries no count, where the count falls, in an answer with several choices, and in dialects without counts in
+    /// their output chunks. 0 is possible: a server may cut the text of one token over two chunks.
     pub new_tokens: Option<u32>,
 }
 
@@ -58,12 +61,16 @@ pub struct StreamAccount {
     pub(super) finish: FinishReasons,
     pub(super) done: bool,
     pub(super) choices: ChoicesSeen,
-    first_output_kind: Option<OutputKind>,
+    pub(super) first_output_kind: Option<OutputKind>,
     role_chunk_first: bool,
+    /// The count of completion tokens on the last output chunk; `None` when it had none.
+    counted: Option<u64>,
+    /// The answer was not streamed, and this is what it was.
+    pub(super) whole: Option<Whole>,
     pub(super) error: Option<Box<ServerError>>,
     pub(super) malformed: Option<MalformedEvent>,
     pub(super) cut_after_terminal: bool,
-    texts: Texts,
+    pub(super) texts: Texts,
 }
 
 /// The first event that was not JSON and no keep-alive either.
@@ -94,6 +101,8 @@ impl StreamAccount {
         self.choices = ChoicesSeen::default();
         self.first_output_kind = None;
         self.role_chunk_first = false;
+        self.counted = Some(0);
+        self.whole = None;
         self.error = None;
         self.malformed = None;
         self.cut_after_terminal = false;
@@ -126,6 +135,11 @@ impl StreamAccount {
         self.error = Some(Box::new(ServerError::in_error_event(value, parsed.as_ref())));
     }
 
+    /// How answers are read.
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.reader.dialect()
+    }
+
     /// The counts of events and chunks so far. Reads and bytes are the caller's and stay zero here.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -150,7 +164,7 @@ impl StreamAccount {
         self.done
     }
 
-    /// What the first output chunk carried.
+    /// What the first output chunk carried; of an answer that was not streamed, what it begins with.
     #[must_use]
     pub fn first_output_kind(&self) -> Option<OutputKind> {
         self.first_output_kind
@@ -234,9 +248,20 @@ impl StreamAccount {
         meaning.unrecognised = !facts.recognised && meaning.output.is_none() && !meaning.malformed;
         meaning.role_only = facts.role && meaning.output.is_none() && !meaning.finish && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
+        meaning.new_tokens = self.new_tokens(&meaning);
         self.count(&meaning, &facts);
         self.keep(facts, data, unterminated);
         meaning
+    }
+
+    #[inline]
+    fn new_tokens(&mut self, meaning: &EventMeaning) -> Option<u32> {
+        meaning.output?;
+        let before = std::mem::replace(&mut self.counted, meaning.completion_tokens);
+        if self.choices.several || !matches!(self.dialect(), Dialect::Chat | Dialect::Completions) {
+            return None;
+        }
+        u32::try_from(meaning.completion_tokens?.checked_sub(before?)?).ok()
     }
 
     #[inline]
@@ -263,7 +288,8 @@ impl StreamAccount {
     #[inline]
     fn keep(&mut self, facts: Facts, data: &[u8], unterminated: bool) {
         if let Some(usage) = facts.usage {
-            self.usage = later_usage(self.usage, usage);
+            let cumulative = self.dialect() == Dialect::Messages;
+            self.usage = later_usage(self.usage, usage, cumulative);
         }
         if let Some(error) = facts.error {
             self.error.get_or_insert(error);
@@ -287,14 +313,14 @@ fn is_keep_alive(data: &[u8]) -> bool {
 }
 
 /// The last report wins and nothing is ever added up. A report without completion tokens is a partial one and
-/// changes only what it names.
-fn later_usage(earlier: Usage, later: Usage) -> Usage {
-    if later.completion_tokens.is_some() {
+/// changes only what it names, as does every report of a dialect whose reports are cumulative count by count.
+fn later_usage(earlier: Usage, later: Usage, cumulative: bool) -> Usage {
+    if later.completion_tokens.is_some() && !cumulative {
         return later;
     }
     Usage {
         prompt_tokens: later.prompt_tokens.or(earlier.prompt_tokens),
-        completion_tokens: earlier.completion_tokens,
+        completion_tokens: later.completion_tokens.or(earlier.completion_tokens),
         total_tokens: later.total_tokens.or(earlier.total_tokens),
         reasoning_tokens: later.reasoning_tokens.or(earlier.reasoning_tokens),
         cached_tokens: later.cached_tokens.or(earlier.cached_tokens),
