@@ -90,6 +90,16 @@ impl Marks for Notes {
     }
 }
 
+/// Takes no notes.
+pub(crate) struct Unmarked;
+
+impl Marks for Unmarked {
+    fn first_byte(&mut self) {}
+    fn interim(&mut self) {}
+    fn head_done(&mut self) {}
+    fn event(&mut self, _meaning: &EventMeaning) {}
+}
+
 /// Reads `bytes`, cut at `cuts` (ascending positions), with that end behind them.
 pub(crate) fn read(reader: &mut ResponseReader, bytes: &[u8], cuts: &[usize], end: End) -> Seen {
     let mut notes = Notes::default();

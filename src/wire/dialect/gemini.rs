@@ -53,3 +53,44 @@ fn usage_of(usage: &Value) -> Option<Usage> {
     };
     (found != Usage::default()).then_some(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::dialect::{Dialect, StreamAccount, TextRule};
+
+    fn account() -> StreamAccount {
+        let mut account = StreamAccount::new(Dialect::Chat);
+        account.start(TextRule::keep(100));
+        account
+    }
+
+    #[test]
+    fn thoughts_calls_and_choices_are_told_apart() {
+        let mut account = account();
+        let meaning = account.on_event(
+            b"",
+            br#"{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"a"},
+                {"functionCall":{"name":"f","args":{"x":1}}}]}},{"index":1,"finishReason":"SAFETY"}],
+                "usageMetadata":{"promptTokenCount":9,"cachedContentTokenCount":3}}"#,
+        );
+        assert_eq!(meaning.output, Some(OutputKind::Reasoning));
+        assert!(meaning.content && meaning.tool_call && meaning.finish && !meaning.unrecognised);
+        assert_eq!(account.tool_arguments().unwrap().text, r#"{"x":1}"#);
+        assert_eq!(account.finish_reasons().iter().collect::<Vec<_>>(), [(1, "SAFETY")]);
+        assert_eq!((account.usage().prompt_tokens, account.usage().cached_tokens), (Some(9), Some(3)));
+        assert!(account.several_choices());
+    }
+
+    #[test]
+    fn what_is_a_chat_chunk_is_none_of_these() {
+        let mut account = account();
+        let both =
+            br#"{"choices":[{"delta":{"content":"a"}}],"candidates":[{"content":{"parts":[{"text":"b"}]}}]}"#;
+        account.on_event(b"", both);
+        assert_eq!(account.visible_text().unwrap().text, "a");
+        for odd in [r#"{"candidates":[]}"#, r#"{"candidates":[7]}"#, r#"{"usageMetadata":{}}"#] {
+            assert!(account.on_event(b"", odd.as_bytes()).unrecognised, "{odd}");
+        }
+    }
+}

@@ -115,12 +115,18 @@ impl Protocol for Messages {
     fn read_parsed(event: &[u8], data: &[u8], parsed: &Parsed, sink: &mut impl EventSink) -> Facts {
         let mut facts = facts_of(parsed);
         let Some(top) = parsed.value.as_object() else { return facts };
-        let meaning = match Meaning::of(text_of(top, "type").unwrap_or_default().as_bytes()) {
-            Meaning::Unknown => Meaning::of(event),
-            meaning => meaning,
-        };
+        let named = text_of(top, "type").unwrap_or_default();
+        let own = Meaning::of(named.as_bytes());
+        let meaning = if own == Meaning::Unknown { Meaning::of(event) } else { own };
         let known = meaning != Meaning::Unknown;
-        let mut error = ServerError::in_object(top, known);
+        let mut error = match meaning {
+            Meaning::Error => Some(ServerError::in_error_event(data, Some(&parsed.value))),
+            _ => ServerError::in_object(top, known),
+        };
+        if own != Meaning::Unknown {
+            // It is the event's type and not the error's.
+            error = error.map(|error| error.without_type(named));
+        }
         let object = |key| top.get(key).and_then(Value::as_object);
         match meaning {
             Meaning::Delta => object("delta").into_iter().for_each(|delta| read_delta(delta, sink)),
@@ -132,11 +138,8 @@ impl Protocol for Messages {
                 sink.choice(0, ChoiceShape::Delta);
                 error = error.or(object("delta").and_then(|delta| end(delta, sink)));
             }
-            Meaning::Error => {
-                error = Some(ServerError::in_error_event(data, Some(&parsed.value)).without_type("error"));
-            }
             Meaning::Terminal => facts.terminal = true,
-            Meaning::MessageStart | Meaning::Quiet | Meaning::Unknown => {}
+            Meaning::MessageStart | Meaning::Error | Meaning::Quiet | Meaning::Unknown => {}
         }
         if known {
             let usage = top.get("usage").and_then(usage_of);
@@ -236,4 +239,140 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         ..Usage::default()
     };
     (found != Usage::default()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Outcome;
+    use crate::wire::dialect::{BodyEnding, Dialect, EventMeaning, StreamAccount, TextRule};
+
+    fn account() -> StreamAccount {
+        let mut account = StreamAccount::new(Dialect::Messages);
+        account.start(TextRule::keep(100));
+        account
+    }
+
+    fn event(account: &mut StreamAccount, json: &str) -> EventMeaning {
+        account.on_event(b"", json.as_bytes())
+    }
+
+    fn delta(account: &mut StreamAccount, delta: &str) -> EventMeaning {
+        event(account, &format!(r#"{{"type":"content_block_delta","index":2,"delta":{delta}}}"#))
+    }
+
+    #[test]
+    fn deltas_are_output_where_they_have_a_text_of_their_kind() {
+        let mut account = account();
+        for (json, kind) in [
+            (r#"{"type":"text_delta","text":" "}"#, Some(OutputKind::Content)),
+            (r#"{"text":"b","type":"text_delta","thinking":"no"}"#, Some(OutputKind::Content)),
+            (r#"{"type":"thinking_delta","thinking":"h"}"#, Some(OutputKind::Reasoning)),
+            (r#"{"type":"input_json_delta","partial_json":"{\"a\""}"#, Some(OutputKind::ToolCall)),
+            (r#"{"type":"input_json_delta","partial_json":""}"#, None),
+            (r#"{"type":"text_delta","text":""}"#, None),
+            (r#"{"type":"text_delta"}"#, None),
+            (r#"{"type":"signature_delta","signature":"abc"}"#, None),
+            (r#"{"type":"citations_delta","citation":{"cited_text":"x"}}"#, None),
+            ("null", None),
+        ] {
+            let meaning = delta(&mut account, json);
+            assert_eq!((meaning.output, meaning.unrecognised), (kind, false), "{json}");
+        }
+        assert_eq!(account.visible_text().unwrap().text, " b");
+        assert_eq!(account.tool_arguments().unwrap().text, "{\"a\"");
+        assert!(!account.several_choices(), "blocks are parts of one answer");
+    }
+
+    #[test]
+    fn a_block_that_begins_is_output_where_it_is_a_call_or_holds_text() {
+        let mut account = account();
+        for (block, kind) in [
+            (r#"{"type":"tool_use","id":"t","name":"f","input":{}}"#, Some(OutputKind::ToolCall)),
+            (r#"{"type":"server_tool_use","name":"web_search","input":{"q":1}}"#, Some(OutputKind::ToolCall)),
+            (r#"{"type":"text","text":""}"#, None),
+            (r#"{"type":"text","text":"a"}"#, Some(OutputKind::Content)),
+            (r#"{"type":"thinking","thinking":"","signature":""}"#, None),
+            (r#"{"type":"redacted_thinking","data":"x"}"#, None),
+        ] {
+            let json = format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+            assert_eq!(event(&mut account, &json).output, kind, "{block}");
+        }
+        assert_eq!(account.tool_arguments().unwrap().text, r#"{"q":1}"#);
+    }
+
+    #[test]
+    fn counts_go_up_over_the_answer_and_each_keeps_its_last_value() {
+        let mut account = account();
+        let start = r#"{"type":"message_start","message":{"role":"assistant","content":[],"usage":{"input_tokens":12,"cache_read_input_tokens":4,"output_tokens":1}}}"#;
+        assert!(!event(&mut account, start).unrecognised);
+        assert_eq!(delta(&mut account, r#"{"type":"text_delta","text":"a"}"#).new_tokens, None);
+        event(&mut account, r#"{"type":"ping"}"#);
+        event(
+            &mut account,
+            r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":5}}"#,
+        );
+        let usage = account.usage();
+        assert_eq!(
+            (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
+            (Some(12), Some(4), Some(5))
+        );
+        // A server that knows its cache only now.
+        let end = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":10,"cache_read_input_tokens":6,"output_tokens":8}}"#;
+        assert!(event(&mut account, end).finish);
+        let usage = account.usage();
+        assert_eq!(
+            (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
+            (Some(10), Some(6), Some(8))
+        );
+        assert!(event(&mut account, r#"{"type":"message_stop"}"#).terminal);
+        assert_eq!(account.finish_reasons().iter().collect::<Vec<_>>(), [(0, "max_tokens")]);
+        assert_eq!(account.counters().unrecognised_events, 0);
+        assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::Ok);
+    }
+
+    #[test]
+    fn the_type_in_the_json_rules_and_the_event_stands_in_for_it() {
+        let mut account = account();
+        let text = br#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}"#;
+        for name in ["", "message_stop", "error", "ping"] {
+            let meaning = account.on_event(name.as_bytes(), text);
+            assert!(meaning.content && !meaning.terminal && !meaning.error, "{name}");
+        }
+        let untyped = br#"{"delta":{"type":"text_delta","text":"a"}}"#;
+        assert!(account.on_event(b"content_block_delta", untyped).content);
+        assert!(account.on_event(b"", untyped).unrecognised);
+        assert!(account.on_event(b"message_stop", b"{}").terminal);
+    }
+
+    #[test]
+    fn errors_come_in_the_shapes_of_this_endpoint_and_of_the_others() {
+        for (name, json, message) in [
+            ("", r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#, "m"),
+            ("error", r#"{"error":{"message":"as chat says it","code":503}}"#, "as chat says it"),
+            ("", r#"{"error":"text"}"#, "text"),
+            ("error", "upstream timed out", "upstream timed out"),
+            (
+                "",
+                r#"{"type":"message_delta","delta":{"stop_reason":"error"}}"#,
+                "the stop reason is \"error\"",
+            ),
+        ] {
+            let mut account = account();
+            delta(&mut account, r#"{"type":"text_delta","text":"a"}"#);
+            assert!(account.on_event(name.as_bytes(), json.as_bytes()).error, "{json}");
+            assert_eq!(account.server_error().unwrap().message, message);
+            event(&mut account, r#"{"type":"message_stop"}"#);
+            assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::ServerErrorInStream, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_only_stops_is_cut() {
+        let mut account = account();
+        delta(&mut account, r#"{"type":"text_delta","text":"a"}"#);
+        assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::TruncatedStream);
+        event(&mut account, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#);
+        assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::Ok);
+    }
 }

@@ -108,15 +108,18 @@ impl Protocol for Responses {
     fn read_parsed(event: &[u8], data: &[u8], parsed: &Parsed, sink: &mut impl EventSink) -> Facts {
         let mut facts = facts_of(parsed);
         let Some(top) = parsed.value.as_object() else { return facts };
-        let name = text_of(top, "type").unwrap_or_default();
-        let (meaning, name) = match Meaning::of(name.as_bytes()) {
-            Meaning::Unknown => (Meaning::of(event), event),
-            meaning => (meaning, name.as_bytes()),
-        };
+        let named = text_of(top, "type").unwrap_or_default();
+        let own = Meaning::of(named.as_bytes());
+        let (meaning, name) =
+            if own == Meaning::Unknown { (Meaning::of(event), event) } else { (own, named.as_bytes()) };
         let known = meaning != Meaning::Unknown;
-        let mut error = ServerError::in_object(top, known);
-        if meaning == Meaning::Error {
-            error = Some(ServerError::in_error_event(data, Some(&parsed.value)).without_type("error"));
+        let mut error = match meaning {
+            Meaning::Error => Some(ServerError::in_error_event(data, Some(&parsed.value))),
+            _ => ServerError::in_object(top, known),
+        };
+        if own != Meaning::Unknown {
+            // It is the event's type and not the error's.
+            error = error.map(|error| error.without_type(named));
         }
         if let Meaning::Output(kind) = meaning
             && let Some(text) = text_of(top, "delta")
@@ -205,4 +208,134 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         cached_tokens: count_at(usage, &["input_tokens_details", "cached_tokens"]),
     };
     (found != Usage::default()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Outcome;
+    use crate::wire::dialect::{BodyEnding, Dialect, EventMeaning, StreamAccount, TextRule};
+
+    fn account() -> StreamAccount {
+        let mut account = StreamAccount::new(Dialect::Responses);
+        account.start(TextRule::keep(100));
+        account
+    }
+
+    fn event(account: &mut StreamAccount, json: &str) -> EventMeaning {
+        account.on_event(b"", json.as_bytes())
+    }
+
+    #[test]
+    fn every_kind_of_delta_is_output_and_no_repetition_is() {
+        let mut account = account();
+        for (name, kind) in [
+            ("output_text", OutputKind::Content),
+            ("reasoning_text", OutputKind::Reasoning),
+            ("reasoning_summary_text", OutputKind::Reasoning),
+            ("refusal", OutputKind::Refusal),
+            ("function_call_arguments", OutputKind::ToolCall),
+            ("custom_tool_call_input", OutputKind::ToolCall),
+            ("mcp_call_arguments", OutputKind::ToolCall),
+            ("code_interpreter_call_code", OutputKind::ToolCall),
+        ] {
+            let delta =
+                |text| format!(r#"{{"type":"response.{name}.delta","output_index":3,"delta":{text}}}"#);
+            assert_eq!(event(&mut account, &delta("\"\\n\"")).output, Some(kind), "{name}");
+            for nothing in ["\"\"", "null", "7"] {
+                let meaning = event(&mut account, &delta(nothing));
+                assert_eq!((meaning.output, meaning.unrecognised), (None, false), "{name} {nothing}");
+            }
+            let done = format!(r#"{{"type":"response.{name}.done","text":"all","arguments":"{{}}"}}"#);
+            assert_eq!(event(&mut account, &done).output, None, "{name}");
+        }
+        assert_eq!(account.counters().output_chunks, 8);
+        assert!(!account.several_choices(), "items are parts of one answer");
+        assert!(event(&mut account, r#"{"type":"response.audio.delta","delta":"AAA"}"#).unrecognised);
+        assert_eq!(account.counters().unrecognised_events, 1);
+    }
+
+    #[test]
+    fn the_type_in_the_json_rules_and_the_event_stands_in_for_it() {
+        let mut account = account();
+        let delta = br#"{"type":"response.output_text.delta","delta":"a"}"#;
+        for name in ["", "response.completed", "error", "x"] {
+            let meaning = account.on_event(name.as_bytes(), delta);
+            assert!(meaning.content && !meaning.terminal && !meaning.error, "{name}");
+        }
+        assert!(account.on_event(b"response.output_text.delta", br#"{"delta":"b"}"#).content);
+        assert!(account.on_event(b"response.refusal.delta", br#"{"type":"","delta":"b"}"#).refusal);
+        assert!(account.on_event(b"", br#"{"delta":"b"}"#).unrecognised);
+        assert!(account.on_event(b"error", br#"{"type":"server_error","message":"m"}"#).error);
+        assert_eq!(account.server_error().unwrap().error_type.as_deref(), Some("server_error"));
+    }
+
+    #[test]
+    fn the_terminals_end_the_answer_with_reason_and_usage() {
+        let usage = r#""usage":{"input_tokens":5,"output_tokens":2,"total_tokens":7}"#;
+        for (terminal, reason, outcome) in [
+            (r#""type":"response.completed","response":{"status":"completed""#, "completed", Outcome::Ok),
+            (r#""type":"response.completed","response":{"x":0"#, "completed", Outcome::Ok),
+            (
+                r#""type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#,
+                "max_output_tokens",
+                Outcome::Ok,
+            ),
+            (
+                r#""type":"response.incomplete","response":{"incomplete_details":null"#,
+                "incomplete",
+                Outcome::Ok,
+            ),
+            (r#""type":"response.failed","response":{"error":null"#, "failed", Outcome::ServerErrorInStream),
+            (r#""type":"response.failed","response":{"error":{"code":"c","message":"m"}"#, "failed", {
+                Outcome::ServerErrorInStream
+            }),
+        ] {
+            let mut account = account();
+            event(&mut account, r#"{"type":"response.output_text.delta","delta":"a"}"#);
+            let meaning = event(&mut account, &format!("{{{terminal},{usage}}}}}"));
+            assert!(meaning.terminal && meaning.finish && meaning.output.is_none(), "{terminal}");
+            assert_eq!(meaning.new_tokens, None);
+            assert_eq!(account.finish_reasons().iter().collect::<Vec<_>>(), [(0, reason)], "{terminal}");
+            assert_eq!(account.usage().completion_tokens, Some(2), "{terminal}");
+            assert_eq!(account.conclude(BodyEnding::CleanEnd).0, outcome, "{terminal}");
+        }
+    }
+
+    #[test]
+    fn errors_come_in_the_shapes_of_this_endpoint_and_of_the_others() {
+        for (json, message, code, error_type) in [
+            (
+                r#"{"type":"error","code":"busy","message":"m","param":null,"sequence_number":2}"#,
+                "m",
+                Some("busy"),
+                None,
+            ),
+            (r#"{"type":"error","error":{"type":"t","code":"c","message":"m"}}"#, "m", Some("c"), Some("t")),
+            (r#"{"error":{"message":"as chat says it","code":503}}"#, "as chat says it", Some("503"), None),
+            (r#"{"detail":"Not Found"}"#, "Not Found", None, None),
+            (r#"{"type":"response.output_text.delta","delta":"a","error":"beside"}"#, "beside", None, None),
+        ] {
+            let mut account = account();
+            let meaning = event(&mut account, json);
+            assert!(meaning.error && !meaning.terminal, "{json}");
+            let detail = account.server_error().unwrap().to_detail();
+            assert_eq!(detail.message, message, "{json}");
+            assert_eq!((detail.code.as_deref(), detail.error_type.as_deref()), (code, error_type), "{json}");
+            assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::ServerErrorInStream);
+        }
+    }
+
+    #[test]
+    fn an_answer_without_its_terminal_is_cut_and_the_one_of_chat_will_do() {
+        let mut account = account();
+        event(
+            &mut account,
+            r#"{"type":"response.created","response":{"status":"in_progress","usage":null}}"#,
+        );
+        event(&mut account, r#"{"type":"response.output_text.delta","delta":"a"}"#);
+        assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::TruncatedStream);
+        assert!(event(&mut account, "[DONE]").terminal);
+        assert_eq!(account.conclude(BodyEnding::CleanEnd).0, Outcome::Ok);
+    }
 }

@@ -574,4 +574,51 @@ mod tests {
         assert_eq!(record.first_output_kind, Some(OutputKind::Content));
         assert_eq!(record.text.unwrap().text, "abc");
     }
+
+    #[test]
+    fn an_output_chunk_has_the_tokens_by_which_the_count_rose_since_the_one_before() {
+        let event = |account: &mut StreamAccount, content: &str, count: &str| {
+            let json =
+                format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{content}"}}}}],"usage":{count}}}"#);
+            account.on_event(b"", json.as_bytes()).new_tokens
+        };
+        let tokens = |count: u64| format!(r#"{{"prompt_tokens":9,"completion_tokens":{count}}}"#);
+        let mut account = account(None);
+        for (content, count, rise) in [
+            ("", tokens(0), None),
+            ("", tokens(1), None),
+            ("ab", tokens(2), Some(2)),
+            ("c", tokens(2), Some(0)),
+            ("d", tokens(7), Some(5)),
+            // Without a count, neither this chunk's tokens are known nor the next one's.
+            ("e", "null".to_owned(), None),
+            ("f", tokens(9), None),
+            ("g", tokens(10), Some(1)),
+            // A count that falls says nothing, and counting goes on from there.
+            ("h", tokens(4), None),
+            ("i", tokens(5), Some(1)),
+            ("j", tokens(u64::MAX), None),
+        ] {
+            assert_eq!(event(&mut account, content, &count), rise, "{content} {count}");
+        }
+        let usage = format!(r#"{{"choices":[],"usage":{}}}"#, tokens(60));
+        assert_eq!(account.on_event(b"", usage.as_bytes()).new_tokens, None);
+        account.start(TextRule::default());
+        assert_eq!(event(&mut account, "a", &tokens(1)), Some(1), "a new answer counts from zero");
+        delta(&mut account, 1, r#"{"content":"b"}"#);
+        assert_eq!(event(&mut account, "c", &tokens(3)), None, "two choices share the count");
+    }
+
+    #[test]
+    fn only_dialects_that_count_as_they_go_tell_the_tokens_of_a_chunk() {
+        let mut completions = StreamAccount::new(Dialect::Completions);
+        completions.start(TextRule::default());
+        let text = br#"{"choices":[{"text":"a"}],"usage":{"completion_tokens":3}}"#;
+        assert_eq!(completions.on_event(b"", text).new_tokens, Some(3));
+        let mut messages = StreamAccount::new(Dialect::Messages);
+        messages.start(TextRule::default());
+        let block = br#"{"type":"content_block_start","content_block":{"type":"text","text":"a"},"usage":{"output_tokens":3}}"#;
+        let meaning = messages.on_event(b"", block);
+        assert_eq!((meaning.completion_tokens, meaning.new_tokens), (Some(3), None));
+    }
 }

@@ -4,7 +4,7 @@
 //! instant of its own, so its counts of events and chunks are zero, and there is nothing to stamp.
 
 use super::full::NotJson;
-use super::plain::without_mark;
+use super::plain::{error_in_body, without_mark};
 use super::tally::Tally;
 use super::verdict::sentence;
 use super::{Dialect, Facts, StreamAccount, embeddings, full};
@@ -52,6 +52,9 @@ impl StreamAccount {
         self.counters.invalid_utf8_events += u64::from(facts.invalid_utf8);
         self.usage = facts.usage.unwrap_or_default();
         self.error = facts.error;
+        if !facts.recognised {
+            self.error = error_in_body(body).map(Box::new);
+        }
     }
 
     /// Reads a body; says whether something was generated.
