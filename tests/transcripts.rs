@@ -1,5 +1,5 @@
-//! Server transcripts read through the chat dialect: the case files' expected counts, texts and endings, and the
-//! raw recordings of real engines against an independent reading of the same bytes.
+//! Server transcripts read through the dialect of their endpoint: the case files' expected counts, texts and endings,
+//! and the raw recordings of real engines against an independent reading of the same bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 use std::collections::BTreeMap;
@@ -10,13 +10,15 @@ use hammerscale::wire::dialect::plain::{BodyKind, classify_start, read_error_bod
 use hammerscale::wire::dialect::{BodyEnding, Dialect, ErrorCode, EventMeaning, StreamAccount, TextRule};
 use serde_json::{Value, json};
 
-/// Transcripts of other endpoints, each with the reason why the chat dialect does not read it.
-const OTHER_DIALECTS: [(&str, &str); 4] = [
-    ("anthropic-overloaded", "the events of /v1/messages: message_start, content_block_delta"),
-    ("gemini-native-crlf", "Gemini's own protocol: candidates and usageMetadata"),
-    ("openai-responses", "the events of /v1/responses: response.output_text.delta"),
-    ("openai-responses-failed", "the events of /v1/responses: response.failed"),
-];
+/// The dialect of a transcript's endpoint. Gemini's own protocol has no endpoint here; its chunks are read where chat
+/// chunks were asked for.
+fn dialect_of(name: &str) -> Dialect {
+    match name {
+        "anthropic-overloaded" => Dialect::Messages,
+        "openai-responses" | "openai-responses-failed" => Dialect::Responses,
+        _ => Dialect::Chat,
+    }
+}
 
 const CAPTURE_LIMIT: usize = 1_000_000;
 
@@ -132,8 +134,8 @@ struct Run {
     error: Option<ErrorDetail>,
 }
 
-fn run(body: &[u8], ending: BodyEnding) -> Run {
-    let mut account = StreamAccount::new(Dialect::Chat);
+fn run(dialect: Dialect, body: &[u8], ending: BodyEnding) -> Run {
+    let mut account = StreamAccount::new(dialect);
     // A used account must be as good as a new one.
     account.start(TextRule::keep(3));
     account.on_event(b"error", b"{\"choices\":[{\"index\":7,\"delta\":{\"content\":\"left over\"}}]}");
@@ -221,26 +223,20 @@ fn bodies_of_transcripts() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_chat_transcript_gives_what_its_case_expects() {
+fn every_transcript_gives_what_its_case_expects() {
     let mut read = 0;
-    let mut others = 0;
     for (name, body) in bodies_of_transcripts() {
-        if OTHER_DIALECTS.iter().any(|(other, _)| *other == name) {
-            others += 1;
-            continue;
-        }
         let file = cases("transcripts").join(format!("{name}.expect.json"));
         let expect: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         assert_eq!(expect["transport_end"], "clean", "{name}: only clean ends are known here");
-        let run = run(&body, BodyEnding::CleanEnd);
+        let run = run(dialect_of(&name), &body, BodyEnding::CleanEnd);
         let described = described(&run);
         for (key, value) in described.as_object().unwrap() {
             assert_eq!(*value, expect[key], "{name}: {key}");
         }
         read += 1;
     }
-    assert_eq!(others, OTHER_DIALECTS.len());
-    assert!(read >= 35, "{read}");
+    assert_eq!(read, 39, "all of them");
 }
 
 #[test]
@@ -257,7 +253,7 @@ fn every_key_of_a_case_is_checked_or_known_to_say_nothing_about_the_dialect() {
         "bytes",
         "unterminated_final_event",
     ];
-    let described = described(&run(b"data: [DONE]\n\n", BodyEnding::CleanEnd));
+    let described = described(&run(Dialect::Chat, b"data: [DONE]\n\n", BodyEnding::CleanEnd));
     for (name, _) in bodies_of_transcripts() {
         let file = cases("transcripts").join(format!("{name}.expect.json"));
         let expect: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -270,33 +266,40 @@ fn every_key_of_a_case_is_checked_or_known_to_say_nothing_about_the_dialect() {
 #[test]
 fn the_odd_shapes_are_counted_as_unrecognised() {
     let body = std::fs::read(cases("transcripts").join("delta-not-an-object.sse")).unwrap();
-    let run = run(&body, BodyEnding::CleanEnd);
+    let run = run(Dialect::Chat, &body, BodyEnding::CleanEnd);
     assert_eq!(run.account.counters().unrecognised_events, 4);
     let unrecognised: Vec<_> = run.meanings.iter().map(|m| m.unrecognised).collect();
     assert_eq!(unrecognised, [true, true, true, true, false, false, false]);
 }
 
 #[test]
-fn other_dialects_do_not_crash_the_chat_dialect() {
+fn an_answer_in_another_dialect_than_asked_for_is_no_success_and_no_crash() {
+    const ALL: [Dialect; 4] = [Dialect::Chat, Dialect::Completions, Dialect::Responses, Dialect::Messages];
+    let mut strangers = 0;
     for (name, body) in bodies_of_transcripts() {
-        let run = run(&body, BodyEnding::CleanEnd);
-        assert_eq!(run.account.counters().malformed_events, 0, "{name}");
-        if name == "anthropic-overloaded" {
-            // The shape of an error is the same everywhere.
-            assert_eq!(run.outcome, Outcome::ServerErrorInStream);
-            assert_eq!(run.error.unwrap().message, "Overloaded");
+        let own = dialect_of(&name);
+        for dialect in ALL {
+            let run = run(dialect, &body, BodyEnding::CleanEnd);
+            let like_own = dialect == own || own == Dialect::Chat && dialect == Dialect::Completions;
+            if !like_own && run.account.server_error().is_none() {
+                assert_ne!(run.outcome, Outcome::Ok, "{name} as {dialect:?}");
+                strangers += 1;
+            }
+            if name == "anthropic-overloaded" {
+                // The shape of an error is the same everywhere.
+                assert_eq!(run.outcome, Outcome::ServerErrorInStream);
+                assert_eq!(run.error.unwrap().message, "Overloaded");
+            }
         }
     }
+    assert!(strangers > 50, "{strangers}");
 }
 
 #[test]
 fn no_cut_of_a_transcript_is_a_success_before_its_terminal() {
     for (name, body) in bodies_of_transcripts() {
-        if OTHER_DIALECTS.iter().any(|(other, _)| *other == name) {
-            continue;
-        }
         for end in 0..body.len() {
-            let run = run(&body[..end], BodyEnding::CutShort);
+            let run = run(dialect_of(&name), &body[..end], BodyEnding::CutShort);
             if !run.account.done() {
                 assert!(run.outcome.is_failed(), "{name} cut at {end}: {:?}", run.outcome);
             }
@@ -309,6 +312,8 @@ fn no_cut_of_a_transcript_is_a_success_before_its_terminal() {
 
 struct Recorded {
     title: String,
+    /// The path of the request; empty where the recording does not name it.
+    path: String,
     status: u16,
     content_type: String,
     body: Vec<u8>,
@@ -332,6 +337,12 @@ fn recorded(file: &Path) -> Vec<Recorded> {
         };
         let title = bytes[..start].rsplit(|b| *b == b'\n').find(|line| line.starts_with(b"##### "));
         let title = String::from_utf8_lossy(title.unwrap_or_default()).into_owned();
+        let since = bytes[..start]
+            .rsplit(|b| *b == b'\n')
+            .take_while(|line| line.starts_with(b"##### ") || line.is_empty());
+        let request = since.map(|line| String::from_utf8_lossy(line).into_owned());
+        let path =
+            request.filter_map(|line| Some(line.split_once(" /")?.1.split(' ').next()?.to_owned())).next();
         let (body, end, ending) = match field("content-length") {
             Some(length) => {
                 let end = head_end + length.parse::<usize>().unwrap();
@@ -343,6 +354,7 @@ fn recorded(file: &Path) -> Vec<Recorded> {
         };
         found.push(Recorded {
             title,
+            path: path.unwrap_or_default(),
             status: head[9..12].parse().unwrap(),
             content_type: field("content-type").unwrap_or_default(),
             body,
@@ -372,6 +384,15 @@ fn chunked(bytes: &[u8], mut at: usize) -> (Vec<u8>, usize, BodyEnding) {
         };
         body.extend_from_slice(chunk);
         at += size + 2;
+    }
+}
+
+/// The dialect of the endpoint that a recording asked; those that do not say asked for chat.
+fn dialect_of_request(answer: &Recorded) -> Dialect {
+    match answer.path.as_str() {
+        "v1/completions" => Dialect::Completions,
+        "" | "v1/chat/completions" => Dialect::Chat,
+        _ => Dialect::Http,
     }
 }
 
@@ -468,7 +489,7 @@ fn recordings_of_real_engines_read_as_an_independent_walk_does() {
                 continue;
             }
             let expected = walk(&answer.body);
-            let run = run(&answer.body, answer.ending);
+            let run = run(dialect_of_request(&answer), &answer.body, answer.ending);
             assert_eq!(run.account.several_choices(), expected.choices.len() > 1, "{place}");
             assert_eq!(
                 Walk { choices: expected.choices.clone(), ..walk_of_account(&run) },

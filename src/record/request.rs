@@ -75,7 +75,8 @@ pub enum Phase {
     Drain,
 }
 
-/// Counts of one response. All count from zero; a count of zero is a real zero.
+/// Counts of one response. All count from zero; a count of zero is a real zero. An answer that was not streamed has no
+/// events and no chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Dispatched events, `[DONE]` and an unterminated last event included, events after `[DONE]` not.
@@ -107,9 +108,9 @@ pub struct Counters {
     pub malformed_events: u64,
     /// Events that are JSON without a meaning we know.
     pub unrecognised_events: u64,
-    /// Events that are JSON only with a tolerant eye: `NaN` or `Infinity` in place of a number.
+    /// Events, or whole answers, that are JSON only with a tolerant eye: `NaN` or `Infinity` in place of a number.
     pub tolerated_events: u64,
-    /// Events with bytes that are not UTF-8.
+    /// Events, or whole answers, with bytes that are not UTF-8.
     pub invalid_utf8_events: u64,
     /// Events after `[DONE]`.
     pub events_after_done: u64,
@@ -281,7 +282,7 @@ pub struct RequestRecord {
     pub stamps: [Option<Stamp>; StampKind::COUNT],
     /// Whether a read with bytes came without a kernel stamp.
     pub user_stamps_only: bool,
-    /// What the first output chunk carried.
+    /// What the first output chunk carried; of an answer that was not streamed, what it begins with.
     pub first_output_kind: Option<OutputKind>,
     /// Whether more than one choice index was seen.
     pub several_choices: bool,
@@ -295,6 +296,8 @@ pub struct RequestRecord {
     pub cut_after_terminal: bool,
     /// The first event was a chunk that announces only a role.
     pub role_chunk_first: bool,
+    /// The answer came as an event stream although none was asked for.
+    pub streamed_unasked: bool,
     /// What is known about a failure.
     pub error: Option<Box<ErrorDetail>>,
     /// The visible text went beyond the limit of characters, kept or not.
@@ -339,6 +342,7 @@ impl RequestRecord {
             finish: FinishReasons::default(),
             cut_after_terminal: false,
             role_chunk_first: false,
+            streamed_unasked: false,
             error: None,
             text_truncated: false,
             text: None,

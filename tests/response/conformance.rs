@@ -1,5 +1,5 @@
-//! The case files once more, through the response reader: every HTTP response, every chat transcript, every recorded
-//! answer of a real server must end in the outcome that its case expects, however it was framed and cut.
+//! The case files once more, through the response reader: every HTTP response and every transcript must end in the outcome
+//! that its case expects, however it was framed and cut.
 //!
 //! The HTTP cases know nothing of outcomes; what they come to follows from three facts about each case, looked up
 //! here: its status, its codings, and what its body begins with.
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::reading::{
-    ENDS, End, Mark, Seen, TRANSCRIPTS, Transcript, bytewise, chunked, pieces_of, read, reader,
+    ENDS, End, Mark, Seen, TRANSCRIPTS, Transcript, bytewise, chunked, pieces_of, read, reader, reader_of,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -197,10 +197,10 @@ fn framings(transcript: &Transcript) -> Vec<(&'static str, Vec<u8>, End)> {
 }
 
 #[test]
-fn every_chat_transcript_gives_what_its_case_expects_in_every_framing_and_cut() {
-    let mut reader = reader();
-    assert!(TRANSCRIPTS.len() >= 35, "{}", TRANSCRIPTS.len());
+fn every_transcript_gives_what_its_case_expects_in_every_framing_and_cut() {
+    assert_eq!(TRANSCRIPTS.len(), 39);
     for transcript in TRANSCRIPTS.iter() {
+        let mut reader = reader_of(transcript.dialect, true);
         for (framing, bytes, end) in framings(transcript) {
             for cuts in cuts(&bytes) {
                 let seen = read(&mut reader, &bytes, &cuts, end);

@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod conformance;
+mod engines;
 mod properties;
 mod reading;
+mod whole;

@@ -9,7 +9,7 @@ use hammerscale::record::{
     CapturedText, Counters, ErrorDetail, Outcome, OutputKind, Phase, RequestRecord, Usage,
 };
 use hammerscale::units::{Nanos, Ticks};
-use hammerscale::wire::dialect::EventMeaning;
+use hammerscale::wire::dialect::{Dialect, EventMeaning};
 use hammerscale::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Characters of text kept: more than any answer of the tests has.
@@ -49,6 +49,7 @@ pub(crate) struct Account {
     pub(crate) text: Option<CapturedText>,
     pub(crate) first_output_kind: Option<OutputKind>,
     pub(crate) cut_after_terminal: bool,
+    pub(crate) streamed_unasked: bool,
     pub(crate) terminal_seen: bool,
     pub(crate) may_keep_alive: bool,
     pub(crate) announced: Option<Nanos>,
@@ -87,6 +88,16 @@ impl Marks for Notes {
     fn event(&mut self, meaning: &EventMeaning) {
         self.marks.push((Mark::Event(*meaning), self.fed));
     }
+}
+
+/// Takes no notes.
+pub(crate) struct Unmarked;
+
+impl Marks for Unmarked {
+    fn first_byte(&mut self) {}
+    fn interim(&mut self) {}
+    fn head_done(&mut self) {}
+    fn event(&mut self, _meaning: &EventMeaning) {}
 }
 
 /// Reads `bytes`, cut at `cuts` (ascending positions), with that end behind them.
@@ -131,6 +142,7 @@ pub(crate) fn read(reader: &mut ResponseReader, bytes: &[u8], cuts: &[usize], en
         text: record.text.map(|text| *text),
         first_output_kind: record.first_output_kind,
         cut_after_terminal: record.cut_after_terminal,
+        streamed_unasked: record.streamed_unasked,
         terminal_seen: reader.terminal_seen(),
         may_keep_alive,
         announced: reader.announced_keep_alive(),
@@ -138,9 +150,14 @@ pub(crate) fn read(reader: &mut ResponseReader, bytes: &[u8], cuts: &[usize], en
     Seen { account, reading, marks: notes.marks }
 }
 
-/// A reader that keeps text.
+/// A reader of streamed chat completions that keeps text.
 pub(crate) fn reader() -> ResponseReader {
-    ResponseReader::new(AnswerRule::keeping(CAPTURE_LIMIT))
+    reader_of(Dialect::Chat, true)
+}
+
+/// A reader of a dialect that keeps text.
+pub(crate) fn reader_of(dialect: Dialect, streamed: bool) -> ResponseReader {
+    ResponseReader::new(AnswerRule { dialect, streamed, ..AnswerRule::keeping(CAPTURE_LIMIT) })
 }
 
 /// Every position of a cut: byte by byte.
@@ -180,33 +197,40 @@ pub(crate) fn chunked(
     (out, places, last_chunk)
 }
 
-/// A chat transcript of the case files.
+/// A transcript of the case files.
 #[derive(Debug, Clone)]
 pub(crate) struct Transcript {
     pub(crate) name: String,
+    pub(crate) dialect: Dialect,
     pub(crate) body: Vec<u8>,
     pub(crate) expect: serde_json::Value,
 }
 
-/// Transcripts of other endpoints; the chat dialect does not read them.
-const OTHER_DIALECTS: [&str; 4] =
-    ["anthropic-overloaded", "gemini-native-crlf", "openai-responses", "openai-responses-failed"];
+/// The dialect of a transcript's endpoint; Gemini's own chunks are read where chat chunks were asked for.
+fn dialect_of(name: &str) -> Dialect {
+    match name {
+        "anthropic-overloaded" => Dialect::Messages,
+        "openai-responses" | "openai-responses-failed" => Dialect::Responses,
+        _ => Dialect::Chat,
+    }
+}
 
-/// The chat transcripts, by name.
+/// All transcripts, by name.
 pub(crate) static TRANSCRIPTS: LazyLock<Vec<Transcript>> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/transcripts");
-    let mut found: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sse"))
-        .map(|path| Transcript {
-            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+    let transcript = |path: std::path::PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let expect = std::fs::read(path.with_extension("expect.json")).unwrap();
+        Transcript {
+            dialect: dialect_of(&name),
+            name,
             body: std::fs::read(&path).unwrap(),
-            expect: serde_json::from_slice(&std::fs::read(path.with_extension("expect.json")).unwrap())
-                .unwrap(),
-        })
-        .filter(|transcript| !OTHER_DIALECTS.contains(&transcript.name.as_str()))
-        .collect();
+            expect: serde_json::from_slice(&expect).unwrap(),
+        }
+    };
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "sse")).map(transcript).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 });

@@ -193,6 +193,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Goes past any value and returns its text.
+    pub(super) fn value(&mut self) -> Option<&'a [u8]> {
+        let start = self.pos;
+        self.skip_value()?;
+        self.data.get(start..self.pos)
+    }
+
     /// The end of the text: nothing but white space may follow, and what is not ASCII must be UTF-8.
     #[inline]
     pub(super) fn finish(&mut self) -> Option<()> {

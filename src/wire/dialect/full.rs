@@ -34,6 +34,14 @@ pub struct NotJson {
     pub reason: String,
     /// There were bytes that are not UTF-8.
     pub invalid_utf8: bool,
+    /// The text ends in the middle of a value.
+    pub ends_early: bool,
+}
+
+impl NotJson {
+    fn because(error: &serde_json::Error, invalid_utf8: bool) -> Self {
+        Self { reason: error.to_string(), invalid_utf8, ends_early: error.is_eof() }
+    }
 }
 
 /// Parses one JSON text.
@@ -49,11 +57,11 @@ pub fn parse(data: &[u8]) -> Result<Parsed, NotJson> {
     let invalid_utf8 = matches!(text, Cow::Owned(_));
     let mended = mend(&text);
     if mended.text.is_none() && !invalid_utf8 {
-        return Err(NotJson { reason: refused.to_string(), invalid_utf8 });
+        return Err(NotJson::because(&refused, invalid_utf8));
     }
     match serde_json::from_str(mended.text.as_deref().unwrap_or(&text)) {
         Ok(value) => Ok(Parsed { value, not_a_number: mended.not_a_number, invalid_utf8 }),
-        Err(error) => Err(NotJson { reason: error.to_string(), invalid_utf8 }),
+        Err(error) => Err(NotJson::because(&error, invalid_utf8)),
     }
 }
 

@@ -1,39 +1,54 @@
-//! What the events of a stream mean: which are output, which carry token counts, which end the answer, which
-//! report an error.
+//! What the events of a stream mean, and answers that were not streamed: what is output, what carries token counts,
+//! what ends the answer, what reports an error.
 //!
 //! ```text
 //! event name + data ─► EventReader ─► scan (certain?) ─► EventSink + Facts ─► StreamAccount ─► EventMeaning
 //!                                         └─ not certain ─► full parse ─┘                    └─ conclude ─► Outcome
 //! ```
 //!
-//! Each dialect is one file or folder with a function `read(event, data, …, sink) -> Facts`. A direct scan of the
-//! bytes answers for everything that servers send every day; it is either certain, and then says exactly what the
-//! full parse would say, or leaves the event to the full parse. A new dialect adds its file and one arm in
-//! [`EventReader::read`]; nothing else changes.
+//! Each dialect is one file or folder that implements `event::Protocol`. A direct scan of the bytes answers for
+//! everything that servers send every day; it is either certain, and then says exactly what the full parse would say,
+//! or leaves the event to the full parse. An answer that was not streamed is one JSON body, read in full at its end
+//! (`whole`).
 //!
 //! This module does not find events (that is the event stream parser's), knows no clock and no HTTP, and keeps text
 //! only when asked to.
 
 mod capture;
-pub mod chat;
+mod chat;
 mod cursor;
+mod embeddings;
+mod event;
+mod found;
 pub mod full;
+mod gemini;
+mod keys;
+mod messages;
+mod object;
 pub mod plain;
+mod responses;
 mod server_error;
 mod stream;
 mod tally;
 mod template;
 mod text;
 mod verdict;
+mod walk;
+mod whole;
 mod word;
 
 pub use capture::TextRule;
+pub use found::Scanned;
 pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, ServerError};
 pub use stream::{EventMeaning, StreamAccount};
 pub use text::{JsonText, Piece, Pieces};
 pub use verdict::BodyEnding;
 
 use crate::record::{OutputKind, Usage};
+use chat::Chat;
+use event::Protocol;
+use messages::Messages;
+use responses::Responses;
 use template::Template;
 
 /// How the answers of an endpoint are to be read.
@@ -52,6 +67,46 @@ pub enum Dialect {
     Embeddings,
     /// Plain HTTP: only the status and the framing are judged.
     Http,
+}
+
+/// Calls a function of the protocol of a dialect. The endpoints that never stream have no events; what comes as one
+/// all the same is read as chat, whose error shapes are everybody's.
+macro_rules! by_protocol {
+    ($dialect:expr, $protocol:ident => $call:expr) => {
+        match $dialect {
+            Dialect::Chat | Dialect::Completions | Dialect::Embeddings | Dialect::Http => {
+                type $protocol = Chat;
+                $call
+            }
+            Dialect::Responses => {
+                type $protocol = Responses;
+                $call
+            }
+            Dialect::Messages => {
+                type $protocol = Messages;
+                $call
+            }
+        }
+    };
+}
+
+impl Dialect {
+    /// Scans the data of one event, white space trimmed, into `found`, and forgets what was in there. `None`: not
+    /// certain, and `found` means nothing. A scan that is certain says what [`read_in_full`](Self::read_in_full) says.
+    #[must_use]
+    pub fn scan<'a>(self, data: &'a [u8], found: &mut Scanned<'a>) -> Option<()> {
+        by_protocol!(self, P => P::scan(data, found))
+    }
+
+    /// Reads one event (not `[DONE]`) by the full parse alone.
+    pub fn read_in_full(self, event: &[u8], data: &[u8], sink: &mut impl EventSink) -> Facts {
+        by_protocol!(self, P => event::read_in_full::<P>(event, data, sink))
+    }
+
+    /// Reads the parsed body of an answer that was not streamed.
+    fn read_whole(self, parsed: &full::Parsed, sink: &mut impl EventSink) -> Facts {
+        by_protocol!(self, P => P::read_whole(parsed, sink))
+    }
 }
 
 /// Reads the events of one stream after the other in one dialect. What it remembers makes it fast and changes no
@@ -78,14 +133,13 @@ impl EventReader {
     ///
     /// Output and finish reasons go to `sink`, everything else is in the facts.
     pub fn read(&mut self, event: &[u8], data: &[u8], sink: &mut impl EventSink) -> Facts {
-        match self.dialect {
-            Dialect::Chat
-            | Dialect::Completions
-            | Dialect::Responses
-            | Dialect::Messages
-            | Dialect::Embeddings
-            | Dialect::Http => chat::read(event, data, &mut self.template, sink),
-        }
+        by_protocol!(self.dialect, P => event::read::<P>(event, data, &mut self.template, sink))
+    }
+
+    /// The dialect.
+    #[must_use]
+    pub const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 }
 

@@ -82,9 +82,14 @@ pub fn is_blank(body: &[u8]) -> bool {
 /// none. Gemini wraps the object in an array.
 #[must_use]
 pub fn read_error_body(body: &[u8]) -> Option<ErrorDetail> {
+    error_in_body(body).map(|error| error.to_detail())
+}
+
+/// The same, before it is a detail.
+pub(super) fn error_in_body(body: &[u8]) -> Option<ServerError> {
     let value = parse_body(body)?;
     let object = object_of(&value)?;
-    ServerError::in_object(object, object.contains_key("choices")).map(|error| error.to_detail())
+    ServerError::in_object(object, object.contains_key("choices"))
 }
 
 /// What the body of a 4xx or 5xx says, in as few words as it has: the error in it, a bare message, or the text
@@ -128,7 +133,7 @@ fn begins(whole: &[u8], bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() < whole.len() && whole.starts_with(bytes)
 }
 
-fn without_mark(bytes: &[u8]) -> &[u8] {
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
 }
 

@@ -116,6 +116,13 @@ impl ServerError {
             error_type: object.get("type").and_then(identifier),
         }
     }
+
+    /// Without its type where that is only `name`: a word of the protocol that says nothing about the error.
+    #[must_use]
+    pub(super) fn without_type(mut self, name: &str) -> Self {
+        self.error_type = self.error_type.filter(|error_type| error_type != name);
+        self
+    }
 }
 
 /// `text`, cut after `chars` characters.

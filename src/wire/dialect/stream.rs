@@ -6,6 +6,7 @@
 
 use super::capture::{TextRule, Texts};
 use super::tally::{ChoicesSeen, Tally};
+use super::whole::Whole;
 use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
@@ -47,8 +48,10 @@ pub struct EventMeaning {
     pub after_terminal: bool,
     /// The count of completion tokens so far, where the event carried one.
     pub completion_tokens: Option<u64>,
-    /// How far that count rose since the output chunk before this one; only on an output chunk that carries a count, in
-    /// an answer with one choice.
+    /// How far that count rose since the output chunk before this one, or since the start: the tokens that came with
+    /// this chunk, those included whose text an event without text held back. `None` where this chunk or the one before
+    /// carries no count, where the count falls, in an answer with several choices, and in dialects without counts in
+    /// their output chunks. 0 is possible: a server may cut the text of one token over two chunks.
     pub new_tokens: Option<u32>,
 }
 
@@ -61,12 +64,16 @@ pub struct StreamAccount {
     pub(super) finish: FinishReasons,
     pub(super) done: bool,
     pub(super) choices: ChoicesSeen,
-    first_output_kind: Option<OutputKind>,
+    pub(super) first_output_kind: Option<OutputKind>,
     role_chunk_first: bool,
+    /// The count of completion tokens on the last output chunk; `None` when it had none.
+    counted: Option<u64>,
+    /// The answer was not streamed, and this is what it was.
+    pub(super) whole: Option<Whole>,
     pub(super) error: Option<Box<ServerError>>,
     pub(super) malformed: Option<MalformedEvent>,
     pub(super) cut_after_terminal: bool,
-    texts: Texts,
+    pub(super) texts: Texts,
 }
 
 /// The first event that was not JSON and no keep-alive either.
@@ -97,6 +104,8 @@ impl StreamAccount {
         self.choices = ChoicesSeen::default();
         self.first_output_kind = None;
         self.role_chunk_first = false;
+        self.counted = Some(0);
+        self.whole = None;
         self.error = None;
         self.malformed = None;
         self.cut_after_terminal = false;
@@ -129,6 +138,11 @@ impl StreamAccount {
         self.error = Some(Box::new(ServerError::in_error_event(value, parsed.as_ref())));
     }
 
+    /// How answers are read.
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.reader.dialect()
+    }
+
     /// The counts of events and chunks so far. Reads and bytes are the caller's and stay zero here.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -153,7 +167,7 @@ impl StreamAccount {
         self.done
     }
 
-    /// What the first output chunk carried.
+    /// What the first output chunk carried; of an answer that was not streamed, what it begins with.
     #[must_use]
     pub fn first_output_kind(&self) -> Option<OutputKind> {
         self.first_output_kind
@@ -238,9 +252,20 @@ impl StreamAccount {
         meaning.role_only = facts.role && meaning.output.is_none() && !meaning.finish && !meaning.error;
         meaning.textless = facts.empty_content && meaning.output.is_none() && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
+        meaning.new_tokens = self.new_tokens(&meaning);
         self.count(&meaning, &facts);
         self.keep(facts, data, unterminated);
         meaning
+    }
+
+    #[inline]
+    fn new_tokens(&mut self, meaning: &EventMeaning) -> Option<u32> {
+        meaning.output?;
+        let before = std::mem::replace(&mut self.counted, meaning.completion_tokens);
+        if self.choices.several || !matches!(self.dialect(), Dialect::Chat | Dialect::Completions) {
+            return None;
+        }
+        u32::try_from(meaning.completion_tokens?.checked_sub(before?)?).ok()
     }
 
     #[inline]
@@ -268,7 +293,8 @@ impl StreamAccount {
     #[inline]
     fn keep(&mut self, facts: Facts, data: &[u8], unterminated: bool) {
         if let Some(usage) = facts.usage {
-            self.usage = later_usage(self.usage, usage);
+            let cumulative = self.dialect() == Dialect::Messages;
+            self.usage = later_usage(self.usage, usage, cumulative);
         }
         if let Some(error) = facts.error {
             self.error.get_or_insert(error);
@@ -292,14 +318,14 @@ fn is_keep_alive(data: &[u8]) -> bool {
 }
 
 /// The last report wins and nothing is ever added up. A report without completion tokens is a partial one and
-/// changes only what it names.
-fn later_usage(earlier: Usage, later: Usage) -> Usage {
-    if later.completion_tokens.is_some() {
+/// changes only what it names, as does every report of a dialect whose reports are cumulative count by count.
+fn later_usage(earlier: Usage, later: Usage, cumulative: bool) -> Usage {
+    if later.completion_tokens.is_some() && !cumulative {
         return later;
     }
     Usage {
         prompt_tokens: later.prompt_tokens.or(earlier.prompt_tokens),
-        completion_tokens: earlier.completion_tokens,
+        completion_tokens: later.completion_tokens.or(earlier.completion_tokens),
         total_tokens: later.total_tokens.or(earlier.total_tokens),
         reasoning_tokens: later.reasoning_tokens.or(earlier.reasoning_tokens),
         cached_tokens: later.cached_tokens.or(earlier.cached_tokens),
@@ -575,5 +601,52 @@ mod tests {
         assert_eq!((record.counters.events, record.counters.keepalive_comments), (1, 1));
         assert_eq!(record.first_output_kind, Some(OutputKind::Content));
         assert_eq!(record.text.unwrap().text, "abc");
+    }
+
+    #[test]
+    fn an_output_chunk_has_the_tokens_by_which_the_count_rose_since_the_one_before() {
+        let event = |account: &mut StreamAccount, content: &str, count: &str| {
+            let json =
+                format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{content}"}}}}],"usage":{count}}}"#);
+            account.on_event(b"", json.as_bytes()).new_tokens
+        };
+        let tokens = |count: u64| format!(r#"{{"prompt_tokens":9,"completion_tokens":{count}}}"#);
+        let mut account = account(None);
+        for (content, count, rise) in [
+            ("", tokens(0), None),
+            ("", tokens(1), None),
+            ("ab", tokens(2), Some(2)),
+            ("c", tokens(2), Some(0)),
+            ("d", tokens(7), Some(5)),
+            // Without a count, neither this chunk's tokens are known nor the next one's.
+            ("e", "null".to_owned(), None),
+            ("f", tokens(9), None),
+            ("g", tokens(10), Some(1)),
+            // A count that falls says nothing, and counting goes on from there.
+            ("h", tokens(4), None),
+            ("i", tokens(5), Some(1)),
+            ("j", tokens(u64::MAX), None),
+        ] {
+            assert_eq!(event(&mut account, content, &count), rise, "{content} {count}");
+        }
+        let usage = format!(r#"{{"choices":[],"usage":{}}}"#, tokens(60));
+        assert_eq!(account.on_event(b"", usage.as_bytes()).new_tokens, None);
+        account.start(TextRule::default());
+        assert_eq!(event(&mut account, "a", &tokens(1)), Some(1), "a new answer counts from zero");
+        delta(&mut account, 1, r#"{"content":"b"}"#);
+        assert_eq!(event(&mut account, "c", &tokens(3)), None, "two choices share the count");
+    }
+
+    #[test]
+    fn only_dialects_that_count_as_they_go_tell_the_tokens_of_a_chunk() {
+        let mut completions = StreamAccount::new(Dialect::Completions);
+        completions.start(TextRule::default());
+        let text = br#"{"choices":[{"text":"a"}],"usage":{"completion_tokens":3}}"#;
+        assert_eq!(completions.on_event(b"", text).new_tokens, Some(3));
+        let mut messages = StreamAccount::new(Dialect::Messages);
+        messages.start(TextRule::default());
+        let block = br#"{"type":"content_block_start","content_block":{"type":"text","text":"a"},"usage":{"output_tokens":3}}"#;
+        let meaning = messages.on_event(b"", block);
+        assert_eq!((meaning.completion_tokens, meaning.new_tokens), (Some(3), None));
     }
 }

@@ -30,8 +30,12 @@ impl StreamAccount {
     }
 
     /// Judges the answer. The block that was open when a body ended cleanly must have been given to
-    /// [`on_tail`](Self::on_tail) before. `None` with [`Outcome::Ok`], a detail with everything else.
+    /// [`on_tail`](Self::on_tail) before. An answer that was not streamed was taken whole, and how its body ended is
+    /// no matter. `None` with [`Outcome::Ok`], a detail with everything else.
     pub fn conclude(&mut self, ending: BodyEnding) -> (Outcome, Option<ErrorDetail>) {
+        if let Some(whole) = &self.whole {
+            return self.conclude_whole(whole);
+        }
         self.cut_after_terminal = self.done && ending != BodyEnding::CleanEnd;
         if let Some(error) = &self.error {
             return (Outcome::ServerErrorInStream, Some(error.to_detail()));
@@ -84,7 +88,7 @@ impl StreamAccount {
     }
 }
 
-fn sentence(outcome: Outcome, message: &str) -> (Outcome, Option<ErrorDetail>) {
+pub(super) fn sentence(outcome: Outcome, message: &str) -> (Outcome, Option<ErrorDetail>) {
     (outcome, Some(ErrorDetail { message: message.to_owned(), ..ErrorDetail::default() }))
 }
 

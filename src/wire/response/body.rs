@@ -1,13 +1,15 @@
-//! What a body is, and its bytes: events go to the account, of everything else the beginning is kept.
+//! What a body is, and its bytes: events go to the account, a JSON answer that was not to be streamed is kept whole, of
+//! everything else the beginning is kept.
 //!
 //! The head may have refused the body already; else its first bytes tell what it is, and until they do they are held
-//! back. This does not know how the answer ends, and judges nothing.
+//! back. Plain HTTP does not look into the body of a success at all. This does not know how the answer ends, and judges
+//! nothing.
 
 use super::{AnswerRule, Marks};
-use crate::wire::dialect::StreamAccount;
 use crate::wire::dialect::plain::{BodyKind, classify_start, is_blank};
+use crate::wire::dialect::{Dialect, StreamAccount};
 use crate::wire::http1::Head;
-use crate::wire::sse::{Event, Limits, Parser, Sink, SseError};
+use crate::wire::sse::{EVENT_LIMIT_BYTES, Event, Limits, Parser, Sink, SseError};
 
 /// How much of a body that is no stream is read for what it says: an error that repeats a prompt of twenty thousand
 /// tokens fits, and ten thousand connections that all get one hold 640 MiB and not more.
@@ -16,6 +18,10 @@ pub const BODY_READ_BYTES: usize = 64 * 1024;
 /// How much of a body that is no stream is taken for the sake of keeping the connection; a longer one costs more than
 /// a new connection.
 pub const BODY_DISCARD_BYTES: u64 = 1024 * 1024;
+
+/// The largest body of an answer that is not streamed: what the events of a streamed one may hold, 16 MiB. A batch of
+/// five hundred vectors of 1,536 numbers each stays below it.
+pub const WHOLE_BODY_BYTES: usize = EVENT_LIMIT_BYTES;
 
 /// Why a body is not read as events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +41,20 @@ pub(super) enum Plain {
 pub(super) enum Stop {
     /// A limit of the event stream.
     Limit(SseError),
+    /// [`WHOLE_BODY_BYTES`].
+    TooLong,
     /// [`BODY_DISCARD_BYTES`].
     Enough,
+}
+
+/// What a rule expects in the body of a success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Events,
+    /// One JSON text.
+    Whole,
+    /// Anything: only its length counts.
+    Bytes,
 }
 
 /// One body after the other; the storage is reused.
@@ -48,7 +66,7 @@ pub(super) struct Body {
     kind: Kind,
     /// Bytes taken, without what is held back.
     bytes: u64,
-    /// What is held back while undecided, or the beginning of a plain body.
+    /// What is held back while undecided, the beginning of a plain body, or all of a whole one.
     start: Vec<u8>,
 }
 
@@ -57,6 +75,10 @@ enum Kind {
     /// Not known before its first bytes.
     Undecided,
     Events,
+    /// A JSON text, kept until it is complete.
+    Whole,
+    /// Counted, and not looked into.
+    Bytes,
     Plain(Plain),
 }
 
@@ -77,9 +99,20 @@ impl Body {
     pub(super) fn start(&mut self) {
         self.account.start(self.rule.text);
         self.parser.reset();
-        self.kind = Kind::Undecided;
+        self.kind = if self.expected() == Expected::Bytes { Kind::Bytes } else { Kind::Undecided };
         self.bytes = 0;
         self.start.clear();
+        // Ten thousand connections that each once got a huge answer must not keep it.
+        self.start.shrink_to(BODY_READ_BYTES);
+    }
+
+    fn expected(&self) -> Expected {
+        match self.rule.dialect {
+            Dialect::Http => Expected::Bytes,
+            Dialect::Embeddings => Expected::Whole,
+            _ if self.rule.streamed => Expected::Events,
+            _ => Expected::Whole,
+        }
     }
 
     /// The head says that this is no stream.
@@ -97,6 +130,11 @@ impl Body {
     ) -> Result<(), Stop> {
         match self.kind {
             Kind::Events => self.take_events(data, marks).map_err(Stop::Limit),
+            Kind::Whole => self.take_whole(data),
+            Kind::Bytes => {
+                self.bytes += data.len() as u64;
+                Ok(())
+            }
             Kind::Plain(_) => self.take_plain(data),
             Kind::Undecided => self.take_first(data, head, marks),
         }
@@ -106,18 +144,26 @@ impl Body {
     /// of a server that forgets the last line, so it is looked at.
     pub(super) fn finish(&mut self, marks: &mut impl Marks) -> Result<(), SseError> {
         match self.kind {
-            Kind::Plain(_) => return Ok(()),
-            Kind::Undecided if is_blank(&self.start) => {
-                self.kind = Kind::Events;
-                self.release(marks)?;
-            }
+            Kind::Plain(_) | Kind::Bytes => return Ok(()),
             // Half a field name or half a magic number, and nothing more.
-            Kind::Undecided => {
+            Kind::Undecided if !is_blank(&self.start) => {
                 self.bytes = self.start.len() as u64;
                 self.kind = Kind::Plain(Plain::Other);
                 return Ok(());
             }
-            Kind::Events => {}
+            Kind::Undecided if self.expected() == Expected::Whole => {
+                self.bytes = self.start.len() as u64;
+                self.kind = Kind::Whole;
+            }
+            Kind::Undecided => {
+                self.kind = Kind::Events;
+                self.release(marks)?;
+            }
+            Kind::Events | Kind::Whole => {}
+        }
+        if self.kind == Kind::Whole {
+            self.account.on_whole(&self.start);
+            return Ok(());
         }
         let tail = self.parser.finish();
         if let Some(value) = tail.error {
@@ -136,8 +182,33 @@ impl Body {
     pub(super) fn plain(&self) -> Option<Plain> {
         match self.kind {
             Kind::Plain(plain) => Some(plain),
-            Kind::Undecided | Kind::Events => None,
+            Kind::Undecided | Kind::Events | Kind::Whole | Kind::Bytes => None,
         }
+    }
+
+    /// Whether it is a JSON text that is kept whole.
+    pub(super) fn is_whole(&self) -> bool {
+        self.kind == Kind::Whole
+    }
+
+    /// As much as came of a body that is kept whole.
+    pub(super) fn whole(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// Whether it is not looked into.
+    pub(super) fn is_only_counted(&self) -> bool {
+        self.kind == Kind::Bytes
+    }
+
+    /// Whether the rule asked for an event stream.
+    pub(super) fn is_stream_expected(&self) -> bool {
+        self.expected() == Expected::Events
+    }
+
+    /// Whether it is an event stream that nobody asked for.
+    pub(super) fn is_unasked_stream(&self) -> bool {
+        self.kind == Kind::Events && !self.is_stream_expected()
     }
 
     /// Bytes taken.
@@ -145,7 +216,7 @@ impl Body {
         if self.kind == Kind::Undecided { self.start.len() as u64 } else { self.bytes }
     }
 
-    /// The beginning of a plain body, at most [`BODY_READ_BYTES`]; it is gone then.
+    /// The beginning of a plain body, at most [`BODY_READ_BYTES`], or all of a whole one; it is gone then.
     pub(super) fn take_start(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.start)
     }
@@ -164,11 +235,19 @@ impl Body {
     fn take_plain(&mut self, data: &[u8]) -> Result<(), Stop> {
         self.keep(data);
         self.bytes += data.len() as u64;
-        if self.bytes <= BODY_DISCARD_BYTES {
+        // Plain HTTP measures transfers: there the end of a body is what was asked for, however far it is.
+        if self.bytes <= BODY_DISCARD_BYTES || self.expected() == Expected::Bytes {
             return Ok(());
         }
         self.bytes = BODY_DISCARD_BYTES;
         Err(Stop::Enough)
+    }
+
+    fn take_whole(&mut self, data: &[u8]) -> Result<(), Stop> {
+        let room = WHOLE_BODY_BYTES.saturating_sub(self.start.len());
+        self.start.extend_from_slice(data.get(..room).unwrap_or(data));
+        self.bytes = self.start.len() as u64;
+        if data.len() > room { Err(Stop::TooLong) } else { Ok(()) }
     }
 
     /// Decides what the body is, unless these bytes are still too few: blank lines, half a byte order mark.
@@ -188,8 +267,11 @@ impl Body {
                 self.keep(data);
                 return Ok(());
             }
+            // Vectors are never streamed: whatever this is, it is no answer.
+            BodyKind::EventStream if self.rule.dialect == Dialect::Embeddings => Kind::Plain(Plain::Other),
             BodyKind::EventStream => Kind::Events,
             BodyKind::Compressed => Kind::Plain(Plain::Coded),
+            BodyKind::Json if self.expected() == Expected::Whole => Kind::Whole,
             BodyKind::Json | BodyKind::Other => Kind::Plain(Plain::Other),
         };
         if self.kind == Kind::Events {

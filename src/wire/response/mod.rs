@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! bytes ─► ResponseDecoder ─► head: status, codings ─► Body ─► events (sse) ─► meaning (dialect) ─► account ─┐
+//!                                                        ├──► JSON that was not to be streamed ─► account ────┤
 //!                                                        └──► plain body: first bytes kept, rest counted ─────┴─► verdict
 //! ```
 //!
 //! The caller stamps reads; [`Marks`] tells it what each read completed. How the answer was cut into reads changes
-//! only that. Nothing is allocated for an answer that goes well once the storage is warm.
+//! only that. Nothing is allocated for a streamed answer that goes well once the storage is warm.
 //!
 //! What an answer means is decided by its first cause, and never again: a status that is no success and a coding that
 //! was not asked for by the head alone; a terminal, or an error that the server reports, by its event; everything
@@ -16,7 +17,7 @@
 mod body;
 mod verdict;
 
-pub use body::{BODY_DISCARD_BYTES, BODY_READ_BYTES};
+pub use body::{BODY_DISCARD_BYTES, BODY_READ_BYTES, WHOLE_BODY_BYTES};
 pub use verdict::BODY_START_BYTES;
 
 use crate::record::{ErrorDetail, Outcome, RequestRecord};
@@ -54,7 +55,9 @@ pub enum Reading {
 pub struct AnswerRule {
     /// What the bytes of a body mean.
     pub dialect: Dialect,
-    /// An event stream was asked for; else one JSON body.
+    /// An event stream was asked for; else one JSON body. A server that does otherwise is read as what it sends: an
+    /// event stream that nobody asked for is a stream with a flag, [`RequestRecord::streamed_unasked`]. Embeddings are
+    /// never streamed and plain HTTP has no streams, whatever this says.
     pub streamed: bool,
     /// The method of the request: an answer to `HEAD` has no body.
     pub method: Method,
@@ -181,13 +184,15 @@ impl ResponseReader {
                 Part::Head => {
                     self.head_done = true;
                     marks.head_done();
-                    if let Some(plain) = self.decoder.head().and_then(verdict::of_head) {
+                    let head = self.decoder.head();
+                    if let Some(plain) = head.and_then(|head| verdict::of_head(head, self.rule.dialect)) {
                         self.body.refuse(plain);
                     }
                 }
                 Part::Data(data) => match self.body.take(data, self.decoder.head(), marks) {
                     Ok(()) => {}
                     Err(Stop::Limit(error)) => return self.end(Ending::Limit(error), Reading::Failed),
+                    Err(Stop::TooLong) => return self.end(Ending::TooLong, Reading::Failed),
                     Err(Stop::Enough) => return self.end(Ending::GivenUp, Reading::Failed),
                 },
                 Part::End => {
@@ -247,6 +252,7 @@ impl ResponseReader {
         // The account learns from its verdict that the body was cut after the terminal.
         self.give_up();
         record.counters.body_bytes = self.body.bytes();
+        record.streamed_unasked = self.body.is_unasked_stream();
         self.body.account.write_to(record);
     }
 

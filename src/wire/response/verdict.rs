@@ -7,13 +7,19 @@
 //! | a terminal, an error that the server reported | its event, whatever follows |
 //! | any other event stream | the end: complete, cut, reset, damaged, a limit |
 //! | something that is no stream | the end if that is a fault, unless a whole error object came before it; else the body |
+//! | a JSON answer that was not to be streamed | the same, and the body is undecided while it is under way |
+//! | anything, over plain HTTP | the end alone |
+//!
+//! To a request that asked for no stream, `not_a_stream` means nothing: what is no JSON there is `malformed_event`, the
+//! one event of such an answer being its body. JSON that breaks off is `truncated_body` however well its framing ends,
+//! and JSON that has nothing of an answer is `empty_response`, as is a stream whose events have no meaning.
 //!
 //! Ends from outside, a deadline for instance, are the caller's: then an answer that is undecided here stays so.
 
-use super::body::{Body, Plain};
+use super::body::{Body, Plain, WHOLE_BODY_BYTES};
 use crate::record::{ErrorDetail, Outcome};
 use crate::wire::dialect::plain::{read_error_body, read_failure_body};
-use crate::wire::dialect::{BodyEnding, MAX_MESSAGE_CHARS};
+use crate::wire::dialect::{BodyEnding, Dialect, MAX_MESSAGE_CHARS};
 use crate::wire::http1::{Framing, Head, HttpError, ResponseDecoder};
 use crate::wire::sse::SseError;
 
@@ -34,14 +40,18 @@ pub(super) enum Ending<'a> {
     Reset(&'a str),
     /// A limit of the event stream.
     Limit(SseError),
+    /// The limit of an answer that is kept whole.
+    TooLong,
     /// Nothing of its own: the caller has read enough, or waited enough.
     GivenUp,
 }
 
-/// What the head decides about the body; `None` leaves it to the body's first bytes.
-pub(super) fn of_head(head: &Head) -> Option<Plain> {
+/// What the head decides about the body; `None` leaves it to the body's first bytes. Plain HTTP does not look into
+/// bodies, so a coding is nothing to it.
+pub(super) fn of_head(head: &Head, dialect: Dialect) -> Option<Plain> {
     match head.status() {
         300..400 if head.location().is_some() => Some(Plain::Redirect),
+        200..300 if dialect == Dialect::Http => None,
         200..300 if head.content_encoding().is_some() || head.body_is_coded() => Some(Plain::Coded),
         200..300 => None,
         _ => Some(Plain::Failure),
@@ -58,13 +68,15 @@ pub(super) fn of_head_that_ended(
         Ending::Http(error) => Some(of_http(error, decoder)),
         Ending::Reset(message) if begun => Some(says(Outcome::ResetMidstream, message)),
         Ending::Reset(message) => Some(says(Outcome::ResetBeforeResponse, message)),
-        Ending::Clean | Ending::Limit(_) | Ending::GivenUp => None,
+        Ending::Clean | Ending::Limit(_) | Ending::TooLong | Ending::GivenUp => None,
     }
 }
 
 /// Judges an answer whose head was complete.
 pub(super) fn of_answer(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> Option<Verdict> {
     match body.plain() {
+        None if body.is_only_counted() => of_counted(decoder, ending),
+        None if body.is_whole() => of_whole(body, decoder, ending),
         None => of_events(body, decoder, ending),
         Some(Plain::Other) => Some(of_other(body, decoder, ending)),
         Some(plain) => Some(of_refused(plain, body, decoder)),
@@ -81,20 +93,49 @@ fn of_events(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> 
         let ending = if matches!(ending, Ending::Clean) { BodyEnding::CleanEnd } else { cut };
         return Some(account.conclude(ending));
     }
-    match ending {
-        Ending::Clean => Some(account.conclude(BodyEnding::CleanEnd)),
-        Ending::Http(error) => Some(of_http(error, decoder)),
-        Ending::Reset(message) => Some(says(Outcome::ResetMidstream, message)),
-        Ending::Limit(error) => {
-            let offset = Some(error.offset());
-            let detail = ErrorDetail { message: error.to_string(), offset, ..ErrorDetail::default() };
-            Some((Outcome::Limit, Some(detail)))
-        }
-        Ending::GivenUp => None,
+    if matches!(ending, Ending::Clean) {
+        Some(account.conclude(BodyEnding::CleanEnd))
+    } else {
+        of_end(decoder, ending)
     }
 }
 
-/// Something else than a stream, with a success for its status.
+/// A JSON answer that was not to be streamed.
+fn of_whole(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> Option<Verdict> {
+    let (outcome, detail) = if matches!(ending, Ending::Clean) {
+        body.account.conclude(BodyEnding::CleanEnd)
+    } else if let Some(said) = read_error_body(body.whole()) {
+        (Outcome::JsonErrorBody, Some(said))
+    } else {
+        of_end(decoder, ending)?
+    };
+    Some((outcome, detail.map(|detail| with_start(detail, body.take_start()))))
+}
+
+/// A body that is not looked into.
+fn of_counted(decoder: &ResponseDecoder, ending: Ending<'_>) -> Option<Verdict> {
+    if matches!(ending, Ending::Clean) { Some((Outcome::Ok, None)) } else { of_end(decoder, ending) }
+}
+
+/// What an end says by itself about a body that decided nothing; `None` when it says nothing either.
+fn of_end(decoder: &ResponseDecoder, ending: Ending<'_>) -> Option<Verdict> {
+    let limit = |message: String, offset: u64| {
+        let detail = ErrorDetail { message, offset: Some(offset), ..ErrorDetail::default() };
+        (Outcome::Limit, Some(detail))
+    };
+    match ending {
+        Ending::Clean | Ending::GivenUp => None,
+        Ending::Http(error) => Some(of_http(error, decoder)),
+        Ending::Reset(message) => Some(says(Outcome::ResetMidstream, message)),
+        Ending::Limit(error) => Some(limit(error.to_string(), error.offset())),
+        Ending::TooLong => {
+            let message = format!("the answer has more than {WHOLE_BODY_BYTES} bytes");
+            Some(limit(message, WHOLE_BODY_BYTES as u64))
+        }
+    }
+}
+
+/// Something else than was asked for, with a success for its status.
 fn of_other(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> Verdict {
     let start = body.take_start();
     if let Some(said) = read_error_body(&start) {
@@ -103,11 +144,15 @@ fn of_other(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> V
     let (outcome, detail) = match ending {
         Ending::Http(error) => of_http(error, decoder),
         Ending::Reset(message) => says(Outcome::ResetMidstream, message),
-        Ending::Clean | Ending::Limit(_) | Ending::GivenUp => {
+        Ending::Clean | Ending::Limit(_) | Ending::TooLong | Ending::GivenUp => {
             let head = decoder.head();
             let content_type = head.and_then(Head::content_type).map_or("none".to_owned(), lossy);
-            let message = format!("the answer is no event stream (content type: {content_type})");
-            says(Outcome::NotAStream, &message)
+            let (outcome, what) = if body.is_stream_expected() {
+                (Outcome::NotAStream, "event stream")
+            } else {
+                (Outcome::MalformedEvent, "JSON")
+            };
+            says(outcome, &format!("the answer is no {what} (content type: {content_type})"))
         }
     };
     (outcome, Some(with_start(detail.unwrap_or_default(), start)))

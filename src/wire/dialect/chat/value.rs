@@ -1,20 +1,19 @@
 //! The meaning of one chat chunk as a parsed value: the slow twin of the scan, and the judge of everything the
 //! scan is not certain of.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::record::{OutputKind, Usage};
+use crate::wire::dialect::event::facts_of;
 use crate::wire::dialect::full::Parsed;
+use crate::wire::dialect::object::{Object, text_of};
 use crate::wire::dialect::server_error::says_something;
 use crate::wire::dialect::text::JsonText;
-use crate::wire::dialect::{ChoiceShape, EventSink, Facts, ServerError};
+use crate::wire::dialect::{ChoiceShape, EventSink, Facts, ServerError, gemini};
 
-type Object = Map<String, Value>;
-
-/// Reads a parsed event.
-pub fn read_parsed(parsed: &Parsed, sink: &mut impl EventSink) -> Facts {
-    let mut facts =
-        Facts { not_a_number: parsed.not_a_number, invalid_utf8: parsed.invalid_utf8, ..Facts::default() };
+/// Reads a parsed event, or the parsed body of an answer that was not streamed.
+pub(super) fn read_parsed(parsed: &Parsed, sink: &mut impl EventSink) -> Facts {
+    let mut facts = facts_of(parsed);
     let Some(top) = parsed.value.as_object() else {
         return facts;
     };
@@ -37,6 +36,9 @@ pub fn read_parsed(parsed: &Parsed, sink: &mut impl EventSink) -> Facts {
         .or_else(|| groq_error.map(|error| ServerError::of_value(error, top)))
         .map(Box::new);
     facts.recognised |= facts.usage.is_some() || facts.error.is_some();
+    if !facts.recognised {
+        gemini::read(top, sink, &mut facts);
+    }
     facts
 }
 
@@ -177,7 +179,7 @@ fn usage_in(top: &Object, choices: Option<&Vec<Value>>) -> Option<Usage> {
 }
 
 /// The counts in a usage object; `None` when it has none that can be read.
-fn usage_of(usage: Option<&Value>) -> Option<Usage> {
+pub(in crate::wire::dialect) fn usage_of(usage: Option<&Value>) -> Option<Usage> {
     let usage = usage?.as_object()?;
     let count = |key: &str| usage.get(key).and_then(Value::as_u64);
     let detail = |details: &str, key: &str| usage.get(details)?.get(key)?.as_u64();
@@ -204,9 +206,4 @@ pub(super) fn usage_of_timings(prompt: Option<u64>, cached: Option<u64>, predict
         cached_tokens: cached,
         ..Usage::default()
     }
-}
-
-/// A string that is not empty.
-fn text_of<'v>(object: &'v Object, key: &str) -> Option<&'v str> {
-    object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

@@ -2,8 +2,10 @@
 
 use super::Scan;
 use crate::record::Usage;
-use crate::wire::dialect::chat::keys::{GroqKey, Seen, TimingsKey, UsageKey};
+use crate::wire::dialect::chat::keys::{GroqKey, TimingsKey, UsageKey};
 use crate::wire::dialect::chat::value::usage_of_timings;
+use crate::wire::dialect::keys::Seen;
+use crate::wire::dialect::walk::Walk;
 
 /// Where token counts stand, in the order in which they are believed: Groq repeats the top level in `x_groq`,
 /// llama.cpp repeats it in `timings`, and of several choices the first counts.

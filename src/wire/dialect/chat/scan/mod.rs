@@ -7,26 +7,25 @@
 //! llama.cpp, OpenAI or TensorRT-LLM send while they generate.
 
 mod counts;
-mod found;
 
-pub use found::Scanned;
-
-use super::keys::{ChoiceKey, DeltaKey, FunctionKey, Seen, ToolKey, TopKey};
+use super::keys::{ChoiceKey, DeltaKey, FunctionKey, ToolKey, TopKey};
 use crate::record::OutputKind;
 use crate::wire::dialect::cursor::Cursor;
+use crate::wire::dialect::found::Scanned;
+use crate::wire::dialect::keys::Seen;
+use crate::wire::dialect::walk::Walk;
 use counts::Place;
 
-/// Scans the data of one event, white space trimmed, into `found`, and forgets what was in there. `None`: not
-/// certain, and `found` means nothing.
-#[must_use]
-pub fn scan<'a>(data: &'a [u8], found: &mut Scanned<'a>) -> Option<()> {
+/// See [`Protocol::scan`](crate::wire::dialect::event::Protocol::scan).
+pub(super) fn scan<'a>(data: &'a [u8], found: &mut Scanned<'a>) -> Option<()> {
     found.clear();
     let mut scan = Scan { cursor: Cursor::new(data), found, usage_place: Place::Nowhere };
     scan.top()?;
     scan.cursor.finish()?;
     scan.found.recognised |= scan.found.usage.is_some();
     scan.found.not_a_number = scan.cursor.not_a_number();
-    Some(())
+    // What is no chunk may be one of another protocol, which only the full parse looks for.
+    scan.found.recognised.then_some(())
 }
 
 /// A scan under way.
@@ -220,48 +219,11 @@ impl<'a> Scan<'a, '_> {
         }
         self.found.push_call(text)
     }
+}
 
-    /// A string, or empty for null.
-    #[inline]
-    fn text_or_null(&mut self) -> Option<&'a [u8]> {
-        if self.cursor.null() { Some(b"") } else { self.cursor.string() }
-    }
-
-    /// Walks the members of an object that begins at the cursor.
+impl<'a> Walk<'a> for Scan<'a, '_> {
     #[inline(always)]
-    fn object(&mut self, mut member: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        self.cursor.eat(b'{')?;
-        if !self.cursor.first(b'}') {
-            return Some(());
-        }
-        loop {
-            member(self)?;
-            if !self.cursor.next(b'}')? {
-                return Some(());
-            }
-        }
-    }
-
-    /// Walks the elements of an array that begins at the cursor; says how many there were.
-    #[inline(always)]
-    fn array(&mut self, mut element: impl FnMut(&mut Self, u32) -> Option<()>) -> Option<u32> {
-        self.cursor.eat(b'[')?;
-        let mut count = 0_u32;
-        if !self.cursor.first(b']') {
-            return Some(count);
-        }
-        loop {
-            element(self, count)?;
-            count += 1;
-            if !self.cursor.next(b']')? {
-                return Some(count);
-            }
-        }
-    }
-
-    /// Nothing but null is certain here.
-    #[inline]
-    fn only_null(&mut self) -> Option<()> {
-        self.cursor.null().then_some(())
+    fn cursor(&mut self) -> &mut Cursor<'a> {
+        &mut self.cursor
     }
 }

@@ -1,14 +1,13 @@
-//! What the scan found in one event, in a fixed number of places and without a copy of any text.
+//! What a scan found in one event, in a fixed number of places and without a copy of any text.
 
+use super::{ChoiceShape, EventSink, Facts, JsonText};
 use crate::record::{OutputKind, Usage};
-use crate::wire::dialect::text::JsonText;
-use crate::wire::dialect::{ChoiceShape, EventSink, Facts};
 
 /// Choices, outputs and finish reasons of one event that fit. Servers send one choice per event, with one or two
 /// kinds of output; an event with more is left to the full parse.
 const MAX_PARTS: usize = 8;
 
-/// What the scan found in an event.
+/// What a scan found in an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Scanned<'a> {
     parts: [Part<'a>; MAX_PARTS],
@@ -59,7 +58,7 @@ impl<'a> Scanned<'a> {
 
     /// Everything that goes to no sink.
     #[inline]
-    pub(in crate::wire::dialect::chat) fn facts(&self) -> Facts {
+    pub(super) fn facts(&self) -> Facts {
         Facts {
             recognised: self.recognised,
             role: self.role,
@@ -72,7 +71,7 @@ impl<'a> Scanned<'a> {
 
     /// The one output of an event that has one choice and nothing else: its choice, kind and text.
     #[inline]
-    pub(in crate::wire::dialect::chat) fn only_output(&self) -> Option<(u32, OutputKind, &'a [u8])> {
+    pub(super) fn only_output(&self) -> Option<(u32, OutputKind, &'a [u8])> {
         match self.parts.get(..self.used)? {
             [Part::Choice(choice), Part::Output(kind, text)] => Some((*choice, *kind, text)),
             _ => None,
@@ -109,6 +108,16 @@ impl<'a> Scanned<'a> {
     #[inline]
     pub(super) fn push_text(&mut self, kind: OutputKind, text: &'a [u8]) -> Option<()> {
         if text.is_empty() { Some(()) } else { self.push(Part::Output(kind, text)) }
+    }
+
+    /// Adds the output of the only choice unless its text is empty.
+    #[inline]
+    pub(super) fn push_only(&mut self, kind: OutputKind, text: &'a [u8]) -> Option<()> {
+        if text.is_empty() {
+            return Some(());
+        }
+        self.begin_choice(0)?;
+        self.push_text(kind, text)
     }
 
     /// Adds a tool call, which is output by its name alone.
