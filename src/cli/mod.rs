@@ -5,6 +5,7 @@ use std::io::Write;
 
 use crate::exit::Exit;
 
+pub mod inspect;
 pub mod run;
 pub mod sim;
 

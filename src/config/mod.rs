@@ -5,6 +5,7 @@ pub mod args;
 mod credentials;
 pub mod defaults;
 pub mod file;
+pub mod inspect_args;
 mod outputs;
 mod prompts;
 pub mod reasoning;

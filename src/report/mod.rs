@@ -6,6 +6,7 @@ pub mod document;
 pub mod events;
 pub mod files;
 pub mod host;
+pub mod inspect;
 pub mod ordered;
 pub mod recorder;
 pub mod requests;
