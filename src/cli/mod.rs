@@ -6,6 +6,7 @@ use std::io::Write;
 use crate::exit::Exit;
 
 pub mod inspect;
+pub mod report;
 pub mod run;
 pub mod sim;
 

@@ -9,6 +9,7 @@ pub mod inspect_args;
 mod outputs;
 mod prompts;
 pub mod reasoning;
+pub mod report_args;
 pub mod resolve;
 pub mod sim_args;
 pub mod spec;

@@ -62,7 +62,7 @@ fn the_files_are_strict_json() {
         save(&run, &path);
         let (success, text) = python(STRICT, &[&path]);
         assert!(success, "{name}: {text}");
-        assert_eq!(text.trim(), format!("hammerscale.run/1.0 {}", run.rows.len()), "{name}");
+        assert_eq!(text.trim(), format!("hammerscale.run/1.1 {}", run.rows.len()), "{name}");
     }
     // The check can fail.
     let path = tmp.path().join("empty");

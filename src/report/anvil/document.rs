@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::spec::{ResolvedTarget, RunSpec, ThinkingMode};
 use crate::metrics::row::RequestRow;
 use crate::record::Phase;
 use crate::report::anvil::SCHEMA;
@@ -14,23 +13,33 @@ use crate::report::anvil::statistics::{
     Population, TAIL_FAMILIES, metrics, samples_key, throughput_eligible,
 };
 use crate::report::anvil::timing::{Policy, Timing};
+use crate::report::document::provenance::TargetDoc;
+use crate::report::document::spec::SpecDoc;
+use crate::report::document::{Span, after};
 use crate::units::{Nanos, UnixNanos, calendar};
 
-/// What the rows do not tell.
+/// What the rows do not tell. All of it stands in `run.json`, so that a saved run gives the same artifact.
 #[derive(Debug, Clone, Copy)]
 pub struct RunFacts<'a> {
     /// The resolved run.
-    pub spec: &'a RunSpec,
-    /// Model and context length as they were found.
-    pub target: &'a ResolvedTarget,
-    /// The base URL that was used, without userinfo.
-    pub base_url: &'a str,
+    pub spec: &'a SpecDoc,
+    /// The server as it was found.
+    pub target: &'a TargetDoc,
     /// Wall clock just before the first request.
     pub started: UnixNanos,
     /// Wall clock just after the last one.
     pub finished: UnixNanos,
     /// Between the two, by the steady clock.
     pub wall: Nanos,
+}
+
+impl<'a> RunFacts<'a> {
+    /// From the zero of all stamps and the span of the run.
+    #[must_use]
+    pub fn of(spec: &'a SpecDoc, target: &'a TargetDoc, zero: UnixNanos, span: Span) -> Self {
+        let started = after(zero, span.began_ns);
+        Self { spec, target, started, finished: after(zero, span.ended_ns), wall: span.length() }
+    }
 }
 
 /// The reference artifact, newest generation. Write it with [`encode`](crate::report::anvil::encode).
@@ -114,7 +123,7 @@ struct ServeFlags<'a> {
     no_thinking: bool,
     reasoning_effort: Option<&'a str>,
     shared_prefix_burst: bool,
-    thinking_mode: &'static str,
+    thinking_mode: &'a str,
 }
 
 impl<'a> Artifact<'a> {
@@ -133,9 +142,9 @@ impl<'a> Artifact<'a> {
         let metrics = metrics(&population);
         let (completed, failed) = (valid.len(), failures.len());
         let received = failures.iter().filter(|failure| failure.response_received).count();
-        let RunSpec { load, prompt, labels, .. } = run.spec;
+        let SpecDoc { load, prompt, labels, .. } = run.spec;
         Self {
-            base_url: run.base_url,
+            base_url: &run.target.base_url,
             clock_domain_id: labels.clock_domain_id.as_deref(),
             completed,
             concurrency: load.concurrency,
@@ -252,7 +261,7 @@ impl MetricPopulation {
 
 impl Sampling {
     /// What was really sent. Only `--compat anvil` sends a temperature that nobody asked for.
-    fn of(spec: &RunSpec) -> Self {
+    fn of(spec: &SpecDoc) -> Self {
         let body = &spec.body;
         let temperature = body.temperature.or(body.compat_anvil.then_some(0.0));
         Self {
@@ -271,12 +280,12 @@ impl Sampling {
 }
 
 impl<'a> ServeFlags<'a> {
-    fn of(spec: &'a RunSpec) -> Self {
+    fn of(spec: &'a SpecDoc) -> Self {
         Self {
             no_thinking: spec.body.no_thinking,
             reasoning_effort: spec.body.reasoning_effort.as_deref(),
             shared_prefix_burst: spec.load.burst > 0,
-            thinking_mode: thinking_mode(spec.body.thinking_mode),
+            thinking_mode: &spec.body.thinking_mode,
         }
     }
 }
@@ -284,15 +293,6 @@ impl<'a> ServeFlags<'a> {
 /// Version 4 of the protocol is version 3 that has seen reasoning in a valid request.
 pub(super) fn measurement_protocol(valid: &[Timing]) -> &'static str {
     if valid.iter().any(|row| row.reasoning_chunks > 0) { "capacity-v4-reasoning" } else { "capacity-v3" }
-}
-
-const fn thinking_mode(mode: ThinkingMode) -> &'static str {
-    match mode {
-        ThinkingMode::Default => "default",
-        ThinkingMode::Enabled => "enabled",
-        ThinkingMode::Disabled => "disabled",
-        ThinkingMode::Unsupported => "unsupported",
-    }
 }
 
 /// `cached_tokens ÷ prompt_tokens`, where the server told both and the prompt was not empty.

@@ -16,6 +16,7 @@
 pub mod document;
 pub mod encode;
 pub mod failure;
+mod older;
 pub mod recompute;
 mod statistics;
 pub mod timing;

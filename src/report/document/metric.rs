@@ -134,7 +134,7 @@ pub struct PercentilesDoc {
 const ASSUMED_ONE: &str = "assumed_1";
 
 impl MetricDoc {
-    pub(super) fn all(summary: &Summary) -> OrderedMap<Self> {
+    pub(in crate::report) fn all(summary: &Summary) -> OrderedMap<Self> {
         let doc = |id: MetricId| {
             let mut doc = Self::of(id, summary.metric(id)?);
             match id {
