@@ -1,4 +1,5 @@
-//! `events.bin`: the stamps of every output chunk of every request, compact.
+//! `events.bin`: the stamps of every output chunk of every request, compact. For readers in other languages the same is
+//! told at length in `docs/EVENTS.md`, and a test reads files with one that was written from that page.
 //!
 //! ```text
 //! file    = header block* ; a finished file ends with an end block
