@@ -320,3 +320,20 @@ fn what_is_no_artifact_is_one_sentence_and_exit_2() {
         assert!(output.stdout.is_empty());
     }
 }
+
+/// Without rows nothing but the failures can be counted.
+#[test]
+fn an_artifact_without_rows_has_its_failures_counted() {
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("artifact");
+    let name = "2026-07-28-agents-a1-multimodal-qualification__fp8-mm-capacity-8k-c32.json";
+    let mut artifact: Value =
+        serde_json::from_str(&fs::read_to_string(folder().join(name)).unwrap()).unwrap();
+    artifact["failed"] = json!(1);
+    artifact["metrics"]["ttft_p50_ms"] = json!(1.5);
+    fs::write(&file, artifact.to_string()).unwrap();
+    let output = report(&file, "anvil");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("hammerscale: failed: stored 1, recomputed 0\n"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("metrics.ttft_p50_ms") && !stderr(&output).contains("p50_ms: stored"));
+}

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::run::{Finished, REQUESTS};
@@ -22,6 +24,10 @@ fn a_run_gives_its_own_files_again() {
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{format}");
         assert!(output.stdout == run.read(file), "{format} is not {file}");
     }
+    // It follows from itself as well.
+    let alone = report(&run.path().join("artifact.json"), "anvil");
+    assert_eq!(alone.status.code(), Some(0), "{}", stderr(&alone));
+    assert!(alone.stdout == run.read("artifact.json"));
     let artifact: Value = serde_json::from_slice(&run.read("artifact.json")).unwrap();
     let reasons =
         |f: &Value| f["response_metadata"]["finish_reasons"] == serde_json::json!(["length", "stop", "stop"]);
@@ -36,6 +42,40 @@ fn a_run_gives_its_own_files_again() {
     let plain =
         Command::new(env!("CARGO_BIN_EXE_hammerscale")).arg("report").arg(run.path()).output().unwrap();
     assert_eq!(plain.stdout, terminal.stdout, "the default");
+}
+
+/// Runs whose span, window and counts are out of the ordinary.
+#[test]
+fn a_run_that_was_interrupted_or_reached_nobody_gives_its_own_files_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let run = |name: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
+        command.args(["run", "--quiet", "--model", "m", "--concurrency", "3", "--out"]);
+        command.arg(tmp.path().join(name)).args(args).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut interrupted =
+        run("interrupted", &["--sim=ttft=5ms;itl=5ms", "--requests", "5000", "--max-tokens", "50"]);
+    let mut unreached = run("unreached", &["--base-url", "http://127.0.0.1:1/v1", "--requests", "5"]);
+    assert_eq!(unreached.wait().unwrap().code(), Some(6));
+    // Once the first answers are written down.
+    let lines = tmp.path().join("interrupted/requests.jsonl.part");
+    while fs::metadata(&lines).map_or(0, |meta| meta.len()) == 0 {
+        assert!(interrupted.try_wait().unwrap().is_none(), "it ended before anything was written");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(interrupted.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(interrupted.wait().unwrap().code(), Some(130));
+    for name in ["interrupted", "unreached"] {
+        let dir = tmp.path().join(name);
+        for (format, file) in [("anvil", "artifact.json"), ("json", "run.json")] {
+            let output = report(&dir, format);
+            assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{name} {format}");
+            assert!(output.stdout == fs::read(dir.join(file)).unwrap(), "{name}: {format} is not {file}");
+        }
+        let alone = report(&dir.join("artifact.json"), "anvil");
+        assert_eq!(alone.status.code(), Some(0), "{name}: {}", stderr(&alone));
+        assert_eq!(report(&dir, "terminal").status.code(), Some(0), "{name}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod encode;
 pub mod failure;
 mod older;
 pub mod recompute;
+mod settle;
 mod statistics;
 pub mod timing;
 

@@ -10,16 +10,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::report::anvil::SCHEMA;
 use crate::report::anvil::document::{MetricPopulation, measurement_protocol};
 use crate::report::anvil::older::as_older_generations_had_it;
+use crate::report::anvil::settle::{Check, exactly};
 use crate::report::anvil::statistics::{Population, metrics};
 use crate::report::anvil::timing::{Canary, ControlledOutput, Policy, Timing};
 use crate::units::{UnixNanos, calendar};
+
+pub use crate::report::anvil::settle::Disagreement;
 
 /// What came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,17 +32,6 @@ pub struct Recomputation {
     pub copied: Vec<String>,
     /// Stored values that do not follow from the file, in order.
     pub disagreements: Vec<Disagreement>,
-}
-
-/// A stored value that does not follow from the file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Disagreement {
-    /// Where it stands, keys joined by dots.
-    pub path: String,
-    /// What the file says.
-    pub stored: Value,
-    /// What follows.
-    pub recomputed: Value,
 }
 
 /// Why a value is no artifact that can be computed again.
@@ -86,17 +77,10 @@ pub fn recompute(artifact: &Value) -> Result<Recomputation, Unreadable> {
     }
     if fields.contains_key("request_timings") {
         check.with_rows(fields)?;
-    } else if let Some(Value::Object(stored)) = fields.get("metrics") {
-        check.copied.extend(stored.keys().map(|key| metric_path(key)));
+    } else {
+        check.without_rows(fields);
     }
     Ok(Recomputation { artifact, copied: check.copied, disagreements: check.disagreements })
-}
-
-/// Collects what does not agree.
-#[derive(Default)]
-struct Check {
-    copied: Vec<String>,
-    disagreements: Vec<Disagreement>,
 }
 
 impl Check {
@@ -142,6 +126,17 @@ impl Check {
         }
         self.metrics(fields, computed);
         Ok(())
+    }
+
+    /// Generations 0 and 2: metrics are copied, failures can be counted.
+    fn without_rows(&mut self, fields: &mut Map<String, Value>) {
+        if let Some(failures) = fields.get("failures").and_then(Value::as_array) {
+            let failed = Value::from(failures.len());
+            self.settle(|| "failed".to_owned(), fields.get_mut("failed"), failed, exactly);
+        }
+        if let Some(Value::Object(stored)) = fields.get("metrics") {
+            self.copied.extend(stored.keys().map(|key| metric_path(key)));
+        }
     }
 
     /// Settles what is derived in a failure, and counts it.
@@ -196,17 +191,6 @@ impl Check {
             self.settle_all(&path, stored, &seen);
         }
         Ok(())
-    }
-
-    /// Settles every field of an object that is there.
-    fn settle_all(&mut self, path: &str, stored: &mut Value, computed: &impl Serialize) {
-        if let (Some(stored), Ok(Value::Object(computed))) =
-            (stored.as_object_mut(), serde_json::to_value(computed))
-        {
-            for (key, value) in computed {
-                self.settle(|| format!("{path}.{key}"), stored.get_mut(&key), value, exactly);
-            }
-        }
     }
 
     /// Settles the labels of the two instants, and the name that is made from the first.
@@ -323,26 +307,6 @@ impl Check {
             self.settle(|| metric_path(key), Some(stored), value, agree);
         }
     }
-
-    /// Keeps a stored value that is the same (type and digits), or that `agree` accepts; replaces and names any other.
-    /// A field that is not there stays so.
-    fn settle(
-        &mut self,
-        path: impl FnOnce() -> String,
-        stored: Option<&mut Value>,
-        recomputed: Value,
-        agree: impl Fn(f64, f64) -> bool,
-    ) {
-        let Some(stored) = stored else { return };
-        let close = match (double(stored), double(&recomputed)) {
-            (Some(a), Some(b)) => a.to_bits() == b.to_bits() || agree(a, b),
-            _ => *stored == recomputed,
-        };
-        if !close {
-            let stored = std::mem::replace(stored, recomputed.clone());
-            self.disagreements.push(Disagreement { path: path(), stored, recomputed });
-        }
-    }
 }
 
 /// What is known of the failures.
@@ -353,16 +317,6 @@ struct Failed {
     received: usize,
     /// The context target of each; `None` where it is not in the file.
     planned: Vec<Option<u64>>,
-}
-
-/// No tolerance beyond being the same.
-const fn exactly(_: f64, _: f64) -> bool {
-    false
-}
-
-/// The number, when it is written as a double and not as a whole number.
-fn double(value: &Value) -> Option<f64> {
-    value.as_number().filter(|number| number.is_f64()).and_then(serde_json::Number::as_f64)
 }
 
 /// The distance to the next double.
