@@ -7,7 +7,7 @@
 pub enum Exit {
     /// Every request was valid (requests that are only `incomplete` do not change this).
     Ok,
-    /// The run finished and some requests failed.
+    /// The run finished and some requests failed; of `report`: a stored number does not follow from the record.
     SomeFailed,
     /// The command line, the configuration file or an input file cannot be used; nothing was sent.
     Usage,
@@ -39,7 +39,11 @@ pub struct ExitRow {
 /// Every exit code, in ascending order.
 pub const TABLE: [ExitRow; 9] = [
     ExitRow { exit: Exit::Ok, code: 0, meaning: "every request was valid" },
-    ExitRow { exit: Exit::SomeFailed, code: 1, meaning: "the run finished and some requests failed" },
+    ExitRow {
+        exit: Exit::SomeFailed,
+        code: 1,
+        meaning: "some requests failed, or a stored number does not follow from its record",
+    },
     ExitRow {
         exit: Exit::Usage,
         code: 2,

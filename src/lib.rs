@@ -18,6 +18,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod exit;
+pub mod inspect;
 pub mod metrics;
 pub mod plan;
 pub mod record;

@@ -7,6 +7,8 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use hammerscale::cli;
 use hammerscale::config::args::{RunArgs, sentence};
+use hammerscale::config::inspect_args::InspectArgs;
+use hammerscale::config::report_args::ReportArgs;
 use hammerscale::config::sim_args::SimArgs;
 use hammerscale::exit::Exit;
 
@@ -24,12 +26,18 @@ enum Command {
     Run(Box<RunArgs>),
     /// The ground-truth server on its own.
     Sim(Box<SimArgs>),
+    /// Read captured bytes with the client's own parsers and show what they are.
+    Inspect(InspectArgs),
+    /// Compute a saved run or a published artifact again, compare, and show it.
+    Report(ReportArgs),
 }
 
 fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
         Ok(Arguments { command: Command::Run(args) }) => cli::run::run(*args),
         Ok(Arguments { command: Command::Sim(args) }) => cli::sim::run(*args),
+        Ok(Arguments { command: Command::Inspect(args) }) => cli::inspect::run(&args),
+        Ok(Arguments { command: Command::Report(args) }) => cli::report::run(&args),
         Err(error) => refuse(&error),
     };
     ExitCode::from(exit.code())

@@ -17,6 +17,8 @@ use hammerscale::metrics::row::{
 };
 use hammerscale::record::{Counters, Outcome, OutputKind, Phase, Usage};
 use hammerscale::report::anvil::{Artifact, RunFacts, encode, recompute};
+use hammerscale::report::document::provenance::TargetDoc;
+use hammerscale::report::document::spec::SpecDoc;
 use hammerscale::units::{Nanos, UnixNanos};
 
 /// Whole nanoseconds move a millisecond value by at most half a nanosecond, a difference of two by one.
@@ -69,6 +71,7 @@ fn keys_are_declared_in_the_order_of_the_document() {
     let published = read("2026-09-17-glm53-mixed35__baseline-capacity-1");
     let (spec, target) = run_of(&published);
     let rows = rows_of(&published, None);
+    let (spec, target) = (SpecDoc::of(&spec), TargetDoc::of(&spec, &target));
     let facts = facts(&spec, &target, &published);
     let artifact = Artifact::of(&rows, &facts);
     let direct = encode::to_string(&artifact).unwrap();
@@ -234,15 +237,19 @@ fn with_sampling(mut published: Value) -> Value {
 }
 
 fn build(rows: &[RequestRow], spec: &RunSpec, target: &ResolvedTarget, published: &Value) -> Value {
-    serde_json::to_value(Artifact::of(rows, &facts(spec, target, published))).unwrap()
+    let (spec, target) = (SpecDoc::of(spec), TargetDoc::of(spec, target));
+    serde_json::to_value(Artifact::of(rows, &facts(&spec, &target, published))).unwrap()
 }
 
-fn facts<'a>(spec: &'a RunSpec, target: &'a ResolvedTarget, published: &Value) -> RunFacts<'a> {
+fn facts<'a>(spec: &'a SpecDoc, target: &'a TargetDoc, published: &Value) -> RunFacts<'a> {
     let instant = |key: &str| UnixNanos::new(published[key].as_i64().unwrap()).unwrap();
     RunFacts {
         spec,
+        prompt: spec.prompt.as_ref().unwrap(),
+        body: spec.body.as_ref().unwrap(),
+        max_tokens: spec.prompt.as_ref().unwrap().max_tokens.unwrap(),
         target,
-        base_url: &spec.target.base_url,
+        model: target.model.as_deref().unwrap(),
         started: instant("started_at_unix_ns"),
         finished: instant("finished_at_unix_ns"),
         wall: ns(&published["wall_clock_ms"]).unwrap(),

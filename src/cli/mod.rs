@@ -5,6 +5,8 @@ use std::io::Write;
 
 use crate::exit::Exit;
 
+pub mod inspect;
+pub mod report;
 pub mod run;
 pub mod sim;
 

@@ -281,6 +281,7 @@ pub fn sentence(error: &clap::Error) -> UsageError {
         ErrorKind::UnknownArgument => UsageError::Unknown(
             "there is an argument that belongs to no flag; put a value with spaces in quotes".to_owned(),
         ),
+        ErrorKind::MissingRequiredArgument => UsageError::missing(&shown, "the command needs it"),
         _ => {
             let rendered = error.to_string();
             let first = rendered.lines().next().unwrap_or_default();

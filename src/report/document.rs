@@ -25,6 +25,7 @@ use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
 use self::spec::SpecDoc;
 use crate::aggregate::summary::Summary;
 use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::metrics::row::StampSource;
 use crate::record::RunId;
 use crate::report::host::{Host, Tool};
 use crate::report::ordered::OrderedMap;
@@ -41,7 +42,8 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
-///   `spec.connection.source_ips`.
+///   `spec.connection.source_ips`; `span` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that
+///   `artifact.json` follows from this document and the records.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
@@ -70,6 +72,25 @@ pub struct PlanFacts {
     pub repeats: u64,
 }
 
+/// From just before the first request, warm-up included, to the end of the last one: what the reference's wall clock
+/// measures. Nanoseconds since the zero of all stamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// Just before the first request.
+    pub began_ns: i64,
+    /// The end of the last request; of a run without requests, the end of the run.
+    pub ended_ns: i64,
+}
+
+impl Span {
+    /// Its length; 0 where it would be negative.
+    #[must_use]
+    pub const fn length(self) -> Nanos {
+        let length = self.ended_ns.saturating_sub(self.began_ns);
+        Nanos(if length > 0 { length } else { 0 })
+    }
+}
+
 /// Everything a document is made from.
 #[derive(Debug, Clone)]
 pub struct RunFacts<'a> {
@@ -79,8 +100,8 @@ pub struct RunFacts<'a> {
     pub started_unix: UnixNanos,
     /// The same instant on CLOCK_MONOTONIC.
     pub started_monotonic: Nanos,
-    /// When the last request had ended.
-    pub finished_unix: UnixNanos,
+    /// From just before the first request to the end of the last one.
+    pub span: Span,
     /// The run was cut short by its operator.
     pub interrupted: bool,
     /// The program.
@@ -120,6 +141,9 @@ pub struct RunDocument {
     pub finished_at: String,
     /// The run was cut short by its operator.
     pub interrupted: bool,
+    /// What the reference's wall clock measures; absent in documents before 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Span>,
     /// The program.
     pub tool: ToolDoc,
     /// The machine.
@@ -187,8 +211,9 @@ impl RunDocument {
             started_unix_ns: facts.started_unix.get().to_string(),
             started_monotonic_ns: facts.started_monotonic.0.to_string(),
             started_at: calendar::rfc3339(facts.started_unix),
-            finished_at: calendar::rfc3339(facts.finished_unix),
+            finished_at: calendar::rfc3339(after(facts.started_unix, facts.span.ended_ns)),
             interrupted: facts.interrupted,
+            span: Some(facts.span),
             tool: ToolDoc::of(&facts.tool),
             host: HostDoc::of(facts.host),
             target: TargetDoc::of(facts.spec, facts.target),
@@ -205,6 +230,43 @@ impl RunDocument {
             compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
             warnings: found.into_iter().map(WarningDoc::of).collect(),
         }
+    }
+
+    /// The document with everything computed again that follows from the requests: counts, window, statistics, rates,
+    /// tokens, and what the stamps say about the instrument. What was judged from it (verdict, warnings) stays as it is,
+    /// and other tools' metrics are [a step of their own](Self::take_peers).
+    #[must_use]
+    pub fn computed_again(&self, summary: &Summary, last_end: Option<Nanos>) -> Self {
+        let mut again = self.clone();
+        if let Some(span) = &mut again.span {
+            span.ended_ns = last_end.map_or(span.ended_ns, |end| end.0);
+        }
+        if let Some(zero) = self.zero_unix() {
+            again.started_at = calendar::rfc3339(zero);
+            if let Some(span) = again.span {
+                again.finished_at = calendar::rfc3339(after(zero, span.ended_ns));
+            }
+        }
+        again.counts = CountsDoc::of(&summary.counts, self.counts.dropped_stamps);
+        again.failures = FailureDoc::all(&summary.counts);
+        again.window = summary.spans.map(|spans| WindowDoc::of(spans, summary.steady_state));
+        again.metrics = MetricDoc::all(summary);
+        again.rates = measured::rates(&summary.rates);
+        again.tokens = TokensDoc::of(&summary.tokens);
+        let kernel_stamps_asked = self.spec.instrument.stamps == StampSource::Kernel.name();
+        again.instrument.take_stamps(&summary.stamps, kernel_stamps_asked);
+        again
+    }
+
+    /// Takes over what other tools would have reported; `reference` is `metrics` of the reference artifact.
+    pub fn take_peers(&mut self, reference: Option<&BTreeMap<String, serde_json::Value>>, summary: &Summary) {
+        self.compat = PeerDoc::all(reference, &summary.compat);
+    }
+
+    /// CLOCK_REALTIME at the zero of all stamps; `None` where the document does not say it in a number.
+    #[must_use]
+    pub fn zero_unix(&self) -> Option<UnixNanos> {
+        UnixNanos::new(self.started_unix_ns.parse().ok()?)
     }
 
     /// The document as indented JSON with a final line break.
@@ -243,6 +305,11 @@ impl WarningDoc {
 /// The name and the major version.
 fn family(schema: &str) -> Option<&str> {
     schema.rsplit_once('.').map(|(family, _)| family)
+}
+
+/// An instant of the run on the wall clock.
+pub(super) fn after(zero: UnixNanos, at_ns: i64) -> UnixNanos {
+    UnixNanos::at(zero.get().saturating_add(at_ns))
 }
 
 /// A number as JSON has it: `None` for what is not finite.

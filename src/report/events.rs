@@ -1,4 +1,5 @@
-//! `events.bin`: the stamps of every output chunk of every request, compact.
+//! `events.bin`: the stamps of every output chunk of every request, compact. For readers in other languages the same is
+//! told at length in `docs/EVENTS.md`, and a test reads files with one that was written from that page.
 //!
 //! ```text
 //! file    = header block* ; a finished file ends with an end block
@@ -18,10 +19,10 @@
 //! ```
 //!
 //! Numbers without a width are LEB128, signed ones zigzag-mapped. Stamps are nanoseconds since the run's zero. A chunk
-//! takes about 9 bytes, 10 with its tokens. Tokens stand before a block only where some are known. A request with many chunks has several blocks, one after the other; a request without output has
-//! none. Payloads that begin with another byte are of a newer minor version and are
-//! skipped. A file that ends early, or whose last block was torn, is read up to there ([`Ending`]). Whether a stamp is exact is
-//! in the file (`ends its read`); what a gap means is not.
+//! takes about 9 bytes, 10 with its tokens. Tokens stand before a block only where some are known. A request with many
+//! chunks has several blocks, one after the other; a request without output has none. Payloads that begin with another
+//! byte are of a newer minor version and are skipped. A file that ends early, or whose last block was torn, is read up to
+//! there ([`Ending`]). Whether a stamp is exact is in the file (`ends its read`); what a gap means is not.
 
 mod coding;
 pub mod read;

@@ -125,6 +125,9 @@ pub struct RequestLine<'a> {
     reasoning_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     finish_reasons: OrderedMap<Cow<'a, str>>,
+    /// All of them as they came; `null` where the map above says as much.
+    #[serde(default)]
+    finish_reasons_in_order: Option<Vec<(u32, Cow<'a, str>)>>,
     planned_context_tokens: Option<u64>,
     requested_max_tokens: Option<u64>,
     several_choices: bool,
@@ -272,6 +275,7 @@ impl<'a> RequestLine<'a> {
             reasoning_tokens: row.usage.reasoning_tokens,
             cached_tokens: row.usage.cached_tokens,
             finish_reasons: finish_reasons(&row.finish_reasons),
+            finish_reasons_in_order: finish_reasons_in_order(&row.finish_reasons),
             planned_context_tokens: row.planned_context_tokens,
             requested_max_tokens: row.requested_max_tokens,
             several_choices: row.several_choices,
@@ -378,4 +382,10 @@ fn finish_reasons(reasons: &[(u32, String)]) -> OrderedMap<Cow<'_, str>> {
     let mut by_choice: Vec<_> = reasons.iter().collect();
     by_choice.sort_by_key(|(choice, _)| *choice);
     by_choice.into_iter().map(|(choice, reason)| (choice.to_string(), Cow::from(reason.as_str()))).collect()
+}
+
+/// `None` when the reasons came by ascending choice, one for each.
+fn finish_reasons_in_order(reasons: &[(u32, String)]) -> Option<Vec<(u32, Cow<'_, str>)>> {
+    let plain = reasons.is_sorted_by(|(before, _), (after, _)| before < after);
+    (!plain).then(|| reasons.iter().map(|(choice, reason)| (*choice, Cow::from(reason.as_str()))).collect())
 }

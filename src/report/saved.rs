@@ -4,15 +4,16 @@
 //! bounded, and damage is an answer, not a panic.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
 use crate::metrics::row::RequestRow;
 use crate::report::document::{DocumentError, RunDocument};
-use crate::report::events::{Ending, EventsError, EventsReader, populations};
+use crate::report::events::{Ending, EventsError, EventsReader, RunEvents, populations};
 use crate::report::files::{RunFile, locate};
 use crate::report::requests::read::{ReadError, read_rows};
 use crate::units::{Nanos, display};
@@ -27,6 +28,8 @@ pub struct SavedRun {
     pub rows: Vec<RequestRow>,
     /// The document; `None` when the run did not get that far.
     pub document: Option<RunDocument>,
+    /// The document as it stands in the file, with keys that this version does not know.
+    pub stored: Option<Value>,
     /// What is missing, one sentence each; none for a finished run.
     pub missing: Vec<String>,
     dir: PathBuf,
@@ -93,14 +96,49 @@ impl SavedRun {
         if let Some(line) = rows.cut_line {
             missing.push(format!("line {line} of {} is cut", RunFile::Requests.name()));
         }
-        let document = read_document(dir)?;
+        let (document, stored) = read_document(dir)?.unzip();
         if document.is_none() {
             let name = RunFile::Run.name();
             missing.push(format!(
                 "there is no {name}: what was asked for and the instrument's facts are unknown"
             ));
         }
-        Ok(Self { rows: rows.rows, document, missing, dir: dir.to_owned() })
+        Ok(Self { rows: rows.rows, document, stored, missing, dir: dir.to_owned() })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The names of the files of a run that are there, in the order in which a run shows them.
+    #[must_use]
+    pub fn names(dir: &Path) -> Vec<String> {
+        let shown = [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events];
+        let there =
+            shown.into_iter().filter_map(|file| locate(dir, file)?.path.file_name().map(ToOwned::to_owned));
+        there.map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The lines of `requests.jsonl` as they stand.
+    ///
+    /// # Errors
+    /// [`SavedError`].
+    pub fn lines(&self) -> Result<impl BufRead + use<>, SavedError> {
+        let located = locate(&self.dir, RunFile::Requests);
+        let path = located.ok_or_else(|| SavedError::NoRun { dir: self.dir.clone() })?.path;
+        Ok(BufReader::new(open(&path)?))
+    }
+
+    /// The chunks of every request; `None` without `events.bin`.
+    ///
+    /// # Errors
+    /// [`SavedError`].
+    pub fn events(&self) -> Result<Option<RunEvents>, SavedError> {
+        let Some(located) = locate(&self.dir, RunFile::Events) else { return Ok(None) };
+        let events = RunEvents::read(BufReader::new(open(&located.path)?));
+        events.map(Some).map_err(|source| SavedError::Events { path: located.path, source })
     }
 
     /// What the document says that the rows do not; without a document, the run as far as it went.
@@ -151,7 +189,7 @@ fn open(path: &Path) -> Result<File, SavedError> {
     File::open(path).map_err(|source| SavedError::Io { path: path.to_owned(), source })
 }
 
-fn read_document(dir: &Path) -> Result<Option<RunDocument>, SavedError> {
+fn read_document(dir: &Path) -> Result<Option<(RunDocument, Value)>, SavedError> {
     let Some(located) = locate(dir, RunFile::Run) else { return Ok(None) };
     let path = located.path;
     let failed = |source| SavedError::Io { path: path.clone(), source };
@@ -159,7 +197,7 @@ fn read_document(dir: &Path) -> Result<Option<RunDocument>, SavedError> {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "larger than any run document")));
     }
     let text = fs::read_to_string(&path).map_err(failed)?;
-    match RunDocument::from_json(&text) {
+    match RunDocument::from_json(&text).and_then(|read| Ok((read, serde_json::from_str(&text)?))) {
         Ok(document) => Ok(Some(document)),
         // A document that was being written when the process ended.
         Err(_) if located.partial => Ok(None),

@@ -15,7 +15,9 @@ use crate::plan::Plan;
 use crate::record::RunId;
 use crate::report::anvil::encode::to_string;
 use crate::report::anvil::{self, Artifact};
-use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts};
+use crate::report::document::provenance::TargetDoc;
+use crate::report::document::spec::SpecDoc;
+use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use crate::report::files::{FilesError, PartFile, RunFile};
 use crate::report::host::{Host, Tool};
 use crate::report::recorder::RunRecorder;
@@ -66,26 +68,20 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     };
     let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
     let summary = Summary::of(&rows, &chunks, facts);
+    let zero = UnixNanos::at(timeline.zero_unix().0);
     // The last answer's end, not the end of the wait for the last bytes of its connection.
     let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
-    let started = UnixNanos::at(timeline.unix_at(timeline.at(began)).0);
-    let finished = UnixNanos::at(timeline.unix_at(last).0);
-    let run = anvil::RunFacts {
-        spec,
-        target: &target.resolved,
-        base_url: &spec.target.base_url,
-        started,
-        finished,
-        wall: last.since(timeline.at(began)).unwrap_or_default(),
-    };
-    let artifact = spec.has_reference_artifact().then(|| Artifact::of(&rows, &run));
+    let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0 };
+    let (spec_doc, target_doc) = (SpecDoc::of(spec), TargetDoc::of(spec, &target.resolved));
+    let reference_run = anvil::RunFacts::of(&spec_doc, &target_doc, zero, span);
+    let artifact = reference_run.map(|run| Artifact::of(&rows, &run));
     // After everything that takes memory.
     (instrument.peak_rss, instrument.cpu_time) = (usage::peak_rss(), usage::cpu_time());
     let document = RunDocument::of(&RunFacts {
         run_id,
-        started_unix: UnixNanos::at(timeline.zero_unix().0),
+        started_unix: zero,
         started_monotonic: timeline.zero_monotonic(),
-        finished_unix: finished,
+        span,
         interrupted,
         tool: Tool::THIS,
         host: &Host::read(),

@@ -12,7 +12,7 @@ use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
 use hammerscale::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage};
-use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts};
+use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
 use hammerscale::report::validity::{ClockFacts, InstrumentFacts, WorkerFacts};
@@ -81,7 +81,7 @@ impl Run {
             run_id: &run_id,
             started_unix: UnixNanos::new(STARTED).unwrap(),
             started_monotonic: Nanos(86_400_123_456_789),
-            finished_unix: UnixNanos::new(STARTED + 12_000 * MS).unwrap(),
+            span: Span { began_ns: 0, ended_ns: 12_000 * MS },
             interrupted: self.interrupted,
             tool,
             host: &host,

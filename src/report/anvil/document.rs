@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::spec::{ResolvedTarget, RunSpec, ThinkingMode};
 use crate::metrics::row::RequestRow;
 use crate::record::Phase;
 use crate::report::anvil::SCHEMA;
@@ -14,23 +13,53 @@ use crate::report::anvil::statistics::{
     Population, TAIL_FAMILIES, metrics, samples_key, throughput_eligible,
 };
 use crate::report::anvil::timing::{Policy, Timing};
+use crate::report::document::body_spec::BodySpecDoc;
+use crate::report::document::provenance::TargetDoc;
+use crate::report::document::spec::{PromptSpecDoc, SpecDoc};
+use crate::report::document::{Span, after};
 use crate::units::{Nanos, UnixNanos, calendar};
 
-/// What the rows do not tell.
+/// What the rows do not tell. All of it stands in `run.json`, so that a saved run gives the same artifact.
 #[derive(Debug, Clone, Copy)]
 pub struct RunFacts<'a> {
     /// The resolved run.
-    pub spec: &'a RunSpec,
-    /// Model and context length as they were found.
-    pub target: &'a ResolvedTarget,
-    /// The base URL that was used, without userinfo.
-    pub base_url: &'a str,
+    pub spec: &'a SpecDoc,
+    /// What its prompts are.
+    pub prompt: &'a PromptSpecDoc,
+    /// What else its bodies carry.
+    pub body: &'a BodySpecDoc,
+    /// The output limit that was asked for.
+    pub max_tokens: u64,
+    /// The server as it was found.
+    pub target: &'a TargetDoc,
+    /// The model that was asked for.
+    pub model: &'a str,
     /// Wall clock just before the first request.
     pub started: UnixNanos,
     /// Wall clock just after the last one.
     pub finished: UnixNanos,
     /// Between the two, by the steady clock.
     pub wall: Nanos,
+}
+
+impl<'a> RunFacts<'a> {
+    /// From the zero of all stamps and the span of the run; `None` for a run whose answers are no streamed text, which
+    /// the reference would count as failures.
+    #[must_use]
+    pub fn of(spec: &'a SpecDoc, target: &'a TargetDoc, zero: UnixNanos, span: Span) -> Option<Self> {
+        let prompt = spec.prompt.as_ref()?;
+        Some(Self {
+            spec,
+            prompt,
+            body: spec.body.as_ref().filter(|body| body.stream)?,
+            max_tokens: prompt.max_tokens?,
+            target,
+            model: target.model.as_deref()?,
+            started: after(zero, span.began_ns),
+            finished: after(zero, span.ended_ns),
+            wall: span.length(),
+        })
+    }
 }
 
 /// The reference artifact, newest generation. Write it with [`encode`](crate::report::anvil::encode).
@@ -114,7 +143,7 @@ struct ServeFlags<'a> {
     no_thinking: bool,
     reasoning_effort: Option<&'a str>,
     shared_prefix_burst: bool,
-    thinking_mode: &'static str,
+    thinking_mode: &'a str,
 }
 
 impl<'a> Artifact<'a> {
@@ -139,9 +168,10 @@ impl<'a> Artifact<'a> {
         let metrics = metrics(&population);
         let (completed, failed) = (valid.len(), failures.len());
         let received = failures.iter().filter(|failure| failure.response_received).count();
-        let RunSpec { load, prompt, labels, .. } = run.spec;
+        let SpecDoc { load, labels, .. } = run.spec;
+        let prompt = run.prompt;
         Self {
-            base_url: run.base_url,
+            base_url: &run.target.base_url,
             clock_domain_id: labels.clock_domain_id.as_deref(),
             completed,
             concurrency: load.concurrency,
@@ -157,11 +187,11 @@ impl<'a> Artifact<'a> {
             gpu: labels.gpu.as_deref(),
             manifest: labels.manifest.as_deref(),
             max_context_tokens: run.target.max_model_len,
-            max_tokens: prompt.max_tokens,
+            max_tokens: run.max_tokens,
             measurement_protocol: measurement_protocol(&timings),
             metric_population: MetricPopulation::of(&population, completed, failed, &metrics),
             metrics,
-            model: &run.target.model,
+            model: run.model,
             performance_eligible,
             prompt_cache_mode: if prompt.unique { "unique" } else { "shared" },
             request_canaries: prompt.request_canaries,
@@ -169,9 +199,9 @@ impl<'a> Artifact<'a> {
             response_words: prompt.response_words,
             responses_received: completed + received,
             run_id: format!("benchmark-{}", calendar::basic(run.started)),
-            sampling: Sampling::of(run.spec),
+            sampling: Sampling::of(run.body),
             schema: SCHEMA,
-            serve_flags: ServeFlags::of(run.spec),
+            serve_flags: ServeFlags::of(run),
             shared_prefix_tokens: if prompt.unique { 0 } else { prompt.shared_prefix_tokens },
             source_recipe: labels.source_recipe.as_deref(),
             started_at: calendar::rfc3339(run.started),
@@ -258,13 +288,9 @@ impl MetricPopulation {
 
 impl Sampling {
     /// What was really sent. Only `--compat anvil` sends a temperature that nobody asked for.
-    fn of(spec: &RunSpec) -> Self {
-        let body = &spec.body;
+    fn of(body: &BodySpecDoc) -> Self {
         // A member that the user added is sent in the place of ours.
-        let added = |name| {
-            let (_, value) = body.extra.iter().find(|(added, _)| added == name)?;
-            serde_json::from_str::<f64>(value).ok()
-        };
+        let added = |name| body.extra_body.get(name).and_then(Value::as_f64);
         let default = body.temperature.or(body.compat_anvil.then_some(0.0));
         let (temperature, top_p) = (added("temperature").or(default), added("top_p").or(body.top_p));
         Self {
@@ -283,12 +309,12 @@ impl Sampling {
 }
 
 impl<'a> ServeFlags<'a> {
-    fn of(spec: &'a RunSpec) -> Self {
+    fn of(run: &RunFacts<'a>) -> Self {
         Self {
-            no_thinking: spec.body.no_thinking,
-            reasoning_effort: spec.body.reasoning_effort.as_deref(),
-            shared_prefix_burst: spec.load.burst > 0,
-            thinking_mode: thinking_mode(spec.body.thinking_mode),
+            no_thinking: run.body.no_thinking,
+            reasoning_effort: run.body.reasoning_effort.as_deref(),
+            shared_prefix_burst: run.spec.load.burst > 0,
+            thinking_mode: &run.body.thinking_mode,
         }
     }
 }
@@ -296,15 +322,6 @@ impl<'a> ServeFlags<'a> {
 /// Version 4 of the protocol is version 3 that has seen reasoning in a valid request.
 pub(super) fn measurement_protocol(valid: &[Timing]) -> &'static str {
     if valid.iter().any(|row| row.reasoning_chunks > 0) { "capacity-v4-reasoning" } else { "capacity-v3" }
-}
-
-const fn thinking_mode(mode: ThinkingMode) -> &'static str {
-    match mode {
-        ThinkingMode::Default => "default",
-        ThinkingMode::Enabled => "enabled",
-        ThinkingMode::Disabled => "disabled",
-        ThinkingMode::Unsupported => "unsupported",
-    }
 }
 
 /// `cached_tokens ÷ prompt_tokens`, where the server told both and the prompt was not empty.

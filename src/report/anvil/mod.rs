@@ -16,7 +16,9 @@
 pub mod document;
 pub mod encode;
 pub mod failure;
+mod older;
 pub mod recompute;
+mod settle;
 mod statistics;
 pub mod timing;
 

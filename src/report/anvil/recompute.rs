@@ -1,20 +1,27 @@
-//! The rules applied to an artifact that exists: derived row fields, every metric, the counts and the population are
-//! computed again from `request_timings`, `failures` and `wall_clock_ms`, and compared with what is stored.
+//! The rules applied to an artifact that exists: derived row fields, verdicts of observations, every metric, the counts
+//! and the population are computed again from `request_timings`, `failures` and `wall_clock_ms`, labels of instants from
+//! their nanoseconds, and compared with what is stored.
 //!
 //! A stored value that agrees is kept, so a correct file of any generation comes out as it went in, byte for byte; one
 //! that does not is replaced and named. Only keys that are present are looked at: no generation is upgraded. What rows
 //! cannot tell is copied and named: the prefix cache share (raw usage is not in the file), the chunk count of
-//! generation 3, keys of other writers, and all metrics of files without rows.
+//! generation 3, keys of other writers, and all metrics of files without rows. Labels (the model, the flags) follow from
+//! nothing; they are copied too, and naming them would tell nobody anything.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::report::anvil::SCHEMA;
 use crate::report::anvil::document::{MetricPopulation, measurement_protocol};
+use crate::report::anvil::older::as_older_generations_had_it;
+use crate::report::anvil::settle::{Check, exactly};
 use crate::report::anvil::statistics::{Population, metrics};
-use crate::report::anvil::timing::Timing;
+use crate::report::anvil::timing::{Canary, ControlledOutput, Policy, Timing};
+use crate::units::{UnixNanos, calendar};
+
+pub use crate::report::anvil::settle::Disagreement;
 
 /// What came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,17 +32,6 @@ pub struct Recomputation {
     pub copied: Vec<String>,
     /// Stored values that do not follow from the file, in order.
     pub disagreements: Vec<Disagreement>,
-}
-
-/// A stored value that does not follow from the file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Disagreement {
-    /// Where it stands, keys joined by dots.
-    pub path: String,
-    /// What the file says.
-    pub stored: Value,
-    /// What follows.
-    pub recomputed: Value,
 }
 
 /// Why a value is no artifact that can be computed again.
@@ -56,6 +52,10 @@ pub enum Unreadable {
 
 /// Metrics that divide by a wall time the reference had in more digits than the file.
 const PER_WALL_CLOCK: [&str; 2] = ["throughput_tok_s", "content_chunks_s"];
+/// Failures of these classes had no response to speak of.
+const WITHOUT_RESPONSE: [&str; 2] = ["request_error", "runner_error"];
+/// What the reference's names of runs begin with.
+const RUN_ID: &str = "benchmark-";
 /// How many units in the last place those may differ by.
 const WALL_CLOCK_ULPS: f64 = 4.0;
 /// The reference computes differences from seconds since boot; the file's milliseconds may differ from that by this
@@ -77,17 +77,10 @@ pub fn recompute(artifact: &Value) -> Result<Recomputation, Unreadable> {
     }
     if fields.contains_key("request_timings") {
         check.with_rows(fields)?;
-    } else if let Some(Value::Object(stored)) = fields.get("metrics") {
-        check.copied.extend(stored.keys().map(|key| metric_path(key)));
+    } else {
+        check.without_rows(fields);
     }
     Ok(Recomputation { artifact, copied: check.copied, disagreements: check.disagreements })
-}
-
-/// Collects what does not agree.
-#[derive(Default)]
-struct Check {
-    copied: Vec<String>,
-    disagreements: Vec<Disagreement>,
 }
 
 impl Check {
@@ -98,39 +91,136 @@ impl Check {
             every_row_counts_chunks &= row.get("content_chunks").is_some();
             rows.push(self.row(&format!("request_timings.{i}"), row)?);
         }
-        let mut received = 0;
-        let mut failed = 0;
+        let mut failed = Failed::default();
         if fields.contains_key("failures") {
-            let failures = array_mut(fields, "failures")?;
-            failed = failures.len();
-            for (i, failure) in failures.iter_mut().enumerate() {
-                received += usize::from(failure.get("response_received") == Some(&Value::Bool(true)));
-                if let Some(row) = failure.get_mut("response_timing").filter(|row| !row.is_null()) {
-                    self.row(&format!("failures.{i}.response_timing"), row)?;
-                }
+            for (i, failure) in array_mut(fields, "failures")?.iter_mut().enumerate() {
+                self.failure(&format!("failures.{i}"), failure, &mut failed)?;
             }
         }
+        let all_valid = failed.count == 0
+            && (fields.contains_key("failures")
+                || stored_count(fields, "requests").is_none_or(|n| n == rows.len()));
         // Before generation 5, throughput was given whether or not requests had failed.
         let withheld_on_failure = fields.contains_key("metric_population");
-        let all_valid = failed == 0
-            && fields.get("requests").is_none_or(|n| n.as_u64() == u64::try_from(rows.len()).ok());
-        let wall_clock_ms = fields.get("wall_clock_ms").and_then(Value::as_f64);
+        let wall_clock_ms = match fields.get("wall_clock_ms") {
+            Some(wall) => Some(wall.as_f64().ok_or_else(|| field("wall_clock_ms", "not a number"))?),
+            None => None,
+        };
         let population = Population {
             rows: &rows,
             performance_eligible: all_valid || !withheld_on_failure,
-            wall_clock_ms: wall_clock_ms.ok_or_else(|| field("wall_clock_ms", "not a number"))?,
+            wall_clock_ms: wall_clock_ms.unwrap_or(f64::NAN),
             prefix_cache_hits: &[],
         };
-        let metrics = metrics(&population);
-        self.counts(fields, &population, failed, received, &metrics);
-        self.metrics(fields, metrics, every_row_counts_chunks);
+        let mut computed = metrics(&population);
+        self.counts(fields, &population, all_valid, &failed, &computed);
+        self.instants(fields);
+        let stored = fields.get("metrics").and_then(Value::as_object);
+        if !withheld_on_failure && let Some(stored) = stored {
+            as_older_generations_had_it(&mut computed, stored, &population, every_row_counts_chunks);
+        }
+        if wall_clock_ms.is_none() {
+            computed.retain(|key, _| {
+                !PER_WALL_CLOCK.contains(&key.as_str()) && key != "throughput_performance_eligible"
+            });
+        }
+        self.metrics(fields, computed);
         Ok(())
+    }
+
+    /// Generations 0 and 2: metrics are copied, failures can be counted.
+    fn without_rows(&mut self, fields: &mut Map<String, Value>) {
+        if let Some(failures) = fields.get("failures").and_then(Value::as_array) {
+            let failed = Value::from(failures.len());
+            self.settle(|| "failed".to_owned(), fields.get_mut("failed"), failed, exactly);
+        }
+        if let Some(Value::Object(stored)) = fields.get("metrics") {
+            self.copied.extend(stored.keys().map(|key| metric_path(key)));
+        }
+    }
+
+    /// Settles what is derived in a failure, and counts it.
+    fn failure(&mut self, path: &str, failure: &mut Value, failed: &mut Failed) -> Result<(), Unreadable> {
+        failed.count += 1;
+        let class = failure.get("failure_class").and_then(Value::as_str);
+        let received = class.map(|class| !WITHOUT_RESPONSE.contains(&class));
+        let planned = failure.get("planned_context_tokens").and_then(Value::as_u64);
+        failed.planned.push(planned);
+        let mut observed = None;
+        if let Some(row) = failure.get_mut("response_timing").filter(|row| !row.is_null()) {
+            self.row(&format!("{path}.response_timing"), row)?;
+            observed = truncated(row);
+        }
+        if let Some(fields) = failure.as_object_mut() {
+            if let Some(received) = received {
+                let stored = fields.get_mut("response_received");
+                self.settle(|| format!("{path}.response_received"), stored, received.into(), exactly);
+            }
+            let eligible = fields.get_mut("performance_eligible");
+            self.settle(|| format!("{path}.performance_eligible"), eligible, false.into(), exactly);
+            if let Some(truncated) = observed {
+                self.observations(path, fields, truncated)?;
+            }
+        }
+        failed.received += usize::from(failure.get("response_received") == Some(&Value::Bool(true)));
+        Ok(())
+    }
+
+    /// Settles what a canary and controlled output say of themselves.
+    fn observations(
+        &mut self,
+        path: &str,
+        fields: &mut Map<String, Value>,
+        truncated: bool,
+    ) -> Result<(), Unreadable> {
+        let complete = !truncated;
+        if let Some(stored) = fields.get_mut("request_canary").filter(|seen| !seen.is_null()) {
+            let path = format!("{path}.request_canary");
+            let mut seen: Canary = read(&path, stored)?;
+            seen.capture_complete = complete;
+            seen.passed = seen.marker_at_start && seen.foreign_marker_count == 0 && complete;
+            self.settle_all(&path, stored, &seen);
+        }
+        if let Some(stored) = fields.get_mut("controlled_output").filter(|seen| !seen.is_null()) {
+            let path = format!("{path}.controlled_output");
+            let mut seen: ControlledOutput = read(&path, stored)?;
+            let exact = seen.observed_code_words == seen.requested_words && seen.observed_extra_words == 0;
+            seen.capture_complete = complete;
+            seen.exact_adherence = complete.then_some(exact);
+            seen.passed = seen.policy == Policy::Observe || seen.exact_adherence == Some(true);
+            self.settle_all(&path, stored, &seen);
+        }
+        Ok(())
+    }
+
+    /// Settles the labels of the two instants, and the name that is made from the first.
+    fn instants(&mut self, fields: &mut Map<String, Value>) {
+        for (nanoseconds, label) in
+            [("started_at_unix_ns", "started_at"), ("finished_at_unix_ns", "finished_at")]
+        {
+            let at = fields.get(nanoseconds).and_then(Value::as_i64).and_then(UnixNanos::new);
+            if let Some(at) = at {
+                self.settle(
+                    || label.to_owned(),
+                    fields.get_mut(label),
+                    calendar::rfc3339(at).into(),
+                    exactly,
+                );
+            }
+        }
+        // A name that somebody gave by hand follows from nothing.
+        let start = fields.get("started_at_unix_ns").and_then(Value::as_i64).and_then(UnixNanos::new);
+        let named = fields.get("run_id").and_then(Value::as_str).is_some_and(|id| id.starts_with(RUN_ID));
+        if let Some(start) = start.filter(|_| named) {
+            let id = format!("{RUN_ID}{}", calendar::basic(start));
+            self.settle(|| "run_id".to_owned(), fields.get_mut("run_id"), id.into(), exactly);
+        }
     }
 
     /// Settles the derived fields of one row and reads it.
     fn row(&mut self, path: &str, row: &mut Value) -> Result<Timing, Unreadable> {
-        let unreadable = |e: serde_json::Error| field(path, &e.to_string());
-        let timing = Timing::deserialize(&*row).map_err(unreadable)?;
+        let timing: Timing = read(path, row)?;
+        let is_truncated = truncated(row);
         let derived = timing.derived();
         let ulps = DIFFERENCE_ULPS * ulp(timing.e2e_ms);
         let relative = if derived.generation_ms > 0.0 { ulps / derived.generation_ms } else { 0.0 };
@@ -152,8 +242,11 @@ impl Check {
             ] {
                 self.settle(|| format!("{path}.{key}"), fields.get_mut(key), value.into(), rate);
             }
+            if let Some(truncated) = is_truncated {
+                self.observations(path, fields, truncated)?;
+            }
         }
-        Timing::deserialize(&*row).map_err(unreadable)
+        read(path, row)
     }
 
     /// Settles the fields that count requests.
@@ -161,41 +254,48 @@ impl Check {
         &mut self,
         fields: &mut Map<String, Value>,
         population: &Population<'_>,
-        failed: usize,
-        received: usize,
+        all_valid: bool,
+        failed: &Failed,
         metrics: &BTreeMap<String, Value>,
     ) {
         let completed = population.rows.len();
         for (key, value) in [
             ("completed", Value::from(completed)),
-            ("failed", Value::from(failed)),
-            ("responses_received", Value::from(completed + received)),
-            ("performance_eligible", Value::from(population.performance_eligible)),
+            ("failed", Value::from(failed.count)),
+            ("responses_received", Value::from(completed + failed.received)),
+            ("performance_eligible", Value::from(all_valid)),
             ("measurement_protocol", Value::from(measurement_protocol(population.rows))),
         ] {
             self.settle(|| key.to_owned(), fields.get_mut(key), value, exactly);
         }
-        let computed = serde_json::to_value(MetricPopulation::of(population, completed, failed, metrics));
-        if let (Some(Value::Object(stored)), Ok(Value::Object(computed))) =
-            (fields.get_mut("metric_population"), computed)
-        {
-            for (key, value) in computed {
-                self.settle(|| format!("metric_population.{key}"), stored.get_mut(&key), value, exactly);
+        if fields.contains_key("failures") {
+            let requests = Value::from(completed + failed.count);
+            self.settle(|| "requests".to_owned(), fields.get_mut("requests"), requests, exactly);
+        }
+        // Older failures do not say what was planned for them.
+        let planned: Option<Vec<u64>> = population
+            .rows
+            .iter()
+            .map(|row| row.planned_context_tokens)
+            .chain(failed.planned.iter().copied())
+            .collect();
+        if let Some(planned) = planned {
+            let mut distribution = BTreeMap::<String, u64>::new();
+            for tokens in planned {
+                *distribution.entry(tokens.to_string()).or_default() += 1;
             }
+            let distribution: Value = distribution.into_iter().map(|(k, n)| (k, Value::from(n))).collect();
+            let stored = fields.get_mut("context_distribution");
+            self.settle(|| "context_distribution".to_owned(), stored, distribution, exactly);
+        }
+        if let Some(stored) = fields.get_mut("metric_population") {
+            let computed = MetricPopulation::of(population, completed, failed.count, metrics);
+            self.settle_all("metric_population", stored, &computed);
         }
     }
 
-    fn metrics(
-        &mut self,
-        fields: &mut Map<String, Value>,
-        mut computed: BTreeMap<String, Value>,
-        every_row_counts_chunks: bool,
-    ) {
+    fn metrics(&mut self, fields: &mut Map<String, Value>, mut computed: BTreeMap<String, Value>) {
         computed.remove("prefix_cache_hit_avg");
-        if !every_row_counts_chunks {
-            computed.remove("content_chunks");
-            computed.remove("content_chunks_s");
-        }
         let Some(Value::Object(stored)) = fields.get_mut("metrics") else { return };
         for (key, stored) in stored {
             let Some(value) = computed.remove(key) else {
@@ -207,42 +307,34 @@ impl Check {
             self.settle(|| metric_path(key), Some(stored), value, agree);
         }
     }
-
-    /// Keeps a stored value that is the same (type and digits), or that `agree` accepts; replaces and names any other.
-    /// A field that is not there stays so.
-    fn settle(
-        &mut self,
-        path: impl FnOnce() -> String,
-        stored: Option<&mut Value>,
-        recomputed: Value,
-        agree: impl Fn(f64, f64) -> bool,
-    ) {
-        let Some(stored) = stored else { return };
-        let close = match (double(stored), double(&recomputed)) {
-            (Some(a), Some(b)) => a.to_bits() == b.to_bits() || agree(a, b),
-            _ => *stored == recomputed,
-        };
-        if !close {
-            let stored = std::mem::replace(stored, recomputed.clone());
-            self.disagreements.push(Disagreement { path: path(), stored, recomputed });
-        }
-    }
 }
 
-/// No tolerance beyond being the same.
-const fn exactly(_: f64, _: f64) -> bool {
-    false
-}
-
-/// The number, when it is written as a double and not as a whole number.
-fn double(value: &Value) -> Option<f64> {
-    value.as_number().filter(|number| number.is_f64()).and_then(serde_json::Number::as_f64)
+/// What is known of the failures.
+#[derive(Default)]
+struct Failed {
+    count: usize,
+    /// Those with a response.
+    received: usize,
+    /// The context target of each; `None` where it is not in the file.
+    planned: Vec<Option<u64>>,
 }
 
 /// The distance to the next double.
 fn ulp(value: f64) -> f64 {
     let size = value.abs();
     size.next_up() - size
+}
+
+fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<T, Unreadable> {
+    T::deserialize(value).map_err(|e| field(path, &e.to_string()))
+}
+
+fn truncated(row: &Value) -> Option<bool> {
+    row.get("visible_content_truncated")?.as_bool()
+}
+
+fn stored_count(fields: &Map<String, Value>, key: &str) -> Option<usize> {
+    fields.get(key)?.as_u64().and_then(|n| usize::try_from(n).ok())
 }
 
 fn array_mut<'a>(fields: &'a mut Map<String, Value>, key: &str) -> Result<&'a mut Vec<Value>, Unreadable> {

@@ -106,23 +106,16 @@ pub struct ClockDoc {
 
 impl InstrumentDoc {
     pub(super) fn of(facts: &InstrumentFacts, stamps: &StampFacts, judgement: Judgement) -> Self {
-        let stamp_source = match (stamps.kernel_requests, stamps.user_requests) {
-            (0, 0) => None,
-            (_, 0) => Some(StampSource::Kernel.name()),
-            (0, _) => Some(StampSource::User.name()),
-            _ => Some("mixed"),
-        };
         let workers = &facts.workers;
-        let spread = |spread: Option<Spread>| spread.as_ref().map(SpreadDoc::of);
-        Self {
+        let mut doc = Self {
             verdict: judgement.verdict.name().to_owned(),
             reasons: judgement.reasons,
             notes: judgement.notes,
-            stamp_source: stamp_source.map(str::to_owned),
-            kernel_stamps_missing: if facts.kernel_stamps { stamps.user_requests } else { 0 },
-            read_delay_us: spread(stamps.read_delay_us),
-            send_lag_us: spread(stamps.send_lag_us),
-            timer_lateness_us: spread(facts.timer_lateness_us),
+            stamp_source: None,
+            kernel_stamps_missing: 0,
+            read_delay_us: None,
+            send_lag_us: None,
+            timer_lateness_us: facts.timer_lateness_us.as_ref().map(SpreadDoc::of),
             loop_busy_share: workers.iter().map(|w| w.busy_share.and_then(finite)).collect(),
             worker_cores: workers.iter().map(|w| w.core).collect(),
             run_queue_wait_ms: sum(workers.iter().map(|w| w.run_queue_wait.map(Nanos::as_millis_f64))),
@@ -130,12 +123,30 @@ impl InstrumentDoc {
             steal_ms: facts.steal.map(Nanos::as_millis_f64),
             ring_drops: facts.ring_drops,
             unresolved: facts.unresolved,
-            coalesced_share: share(stamps.coalesced_chunks, stamps.output_chunks),
-            inverted_requests: stamps.inversions,
+            coalesced_share: None,
+            inverted_requests: 0,
             peak_rss_bytes: facts.peak_rss.map(|bytes| bytes.0),
             cpu_time_s: facts.cpu_time.map(Nanos::as_secs_f64),
             clock: ClockDoc::of(&facts.clock),
-        }
+        };
+        doc.take_stamps(stamps, facts.kernel_stamps);
+        doc
+    }
+
+    /// Takes over what the stamps of the requests say.
+    pub(super) fn take_stamps(&mut self, stamps: &StampFacts, kernel_stamps_asked: bool) {
+        let stamp_source = match (stamps.kernel_requests, stamps.user_requests) {
+            (0, 0) => None,
+            (_, 0) => Some(StampSource::Kernel.name()),
+            (0, _) => Some(StampSource::User.name()),
+            _ => Some("mixed"),
+        };
+        self.stamp_source = stamp_source.map(str::to_owned);
+        self.kernel_stamps_missing = if kernel_stamps_asked { stamps.user_requests } else { 0 };
+        self.read_delay_us = stamps.read_delay_us.as_ref().map(SpreadDoc::of);
+        self.send_lag_us = stamps.send_lag_us.as_ref().map(SpreadDoc::of);
+        self.coalesced_share = share(stamps.coalesced_chunks, stamps.output_chunks);
+        self.inverted_requests = stamps.inversions;
     }
 }
 

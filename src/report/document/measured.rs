@@ -188,7 +188,7 @@ impl WindowDoc {
 }
 
 /// All rates of the window.
-pub(super) fn rates(rates: &RunRates) -> RatesDoc {
+pub(in crate::report) fn rates(rates: &RunRates) -> RatesDoc {
     rates_doc(rates, |_| true)
 }
 

@@ -154,7 +154,7 @@ const MEASURED: &str = "measured";
 const ASSUMED_ONE: &str = "assumed_1";
 
 impl MetricDoc {
-    pub(super) fn all(summary: &Summary) -> OrderedMap<Self> {
+    pub(in crate::report) fn all(summary: &Summary) -> OrderedMap<Self> {
         let doc = |id: MetricId| {
             let mut doc = Self::of(id, summary.metric(id)?);
             match id {

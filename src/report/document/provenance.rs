@@ -102,7 +102,9 @@ impl HostDoc {
 }
 
 impl TargetDoc {
-    pub(super) fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
+    /// The server of a run.
+    #[must_use]
+    pub fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
         Self {
             base_url: spec.target.base_url.clone(),
             endpoint: masking::path(&spec.target.path),

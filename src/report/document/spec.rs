@@ -169,7 +169,9 @@ pub struct LabelSpecDoc {
 }
 
 impl SpecDoc {
-    pub(super) fn of(spec: &RunSpec) -> Self {
+    /// The echo of a resolved run.
+    #[must_use]
+    pub fn of(spec: &RunSpec) -> Self {
         let RunSpec { target, load, prompt, body, connection, instrument, output, labels, dry_run: _ } = spec;
         Self {
             target: TargetSpecDoc::of(target),

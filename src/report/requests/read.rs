@@ -172,7 +172,10 @@ impl RequestLine<'_> {
             )?,
             first_chunk_tokens: self.first_chunk_tokens,
             chunk_tokens: self.chunk_tokens,
-            finish_reasons: reasons_by_choice(&self.finish_reasons)?,
+            finish_reasons: match self.finish_reasons_in_order {
+                Some(reasons) => reasons.into_iter().map(|(c, reason)| (c, reason.into_owned())).collect(),
+                None => reasons_by_choice(&self.finish_reasons)?,
+            },
             planned_context_tokens: self.planned_context_tokens,
             requested_max_tokens: self.requested_max_tokens,
             canary: self.canary.map(CanaryLine::into_observation),

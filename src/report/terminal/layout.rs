@@ -62,7 +62,7 @@ impl Style {
 
 /// Text without control characters and without characters that turn the direction of writing: names and messages come
 /// from servers and command lines.
-pub(super) fn clean(text: &str) -> String {
+pub(in crate::report) fn clean(text: &str) -> String {
     let unprintable = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -76,7 +76,7 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// The text, or its beginning and `…` where it is wider than `most`.
-pub(super) fn shorten(text: &str, most: usize) -> String {
+pub(in crate::report) fn shorten(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
     }
@@ -86,12 +86,12 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
 }
 
 /// `text` filled up with spaces on the right.
-pub(super) fn left(text: &str, columns: usize) -> String {
+pub(in crate::report) fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
 /// `text` filled up with spaces on the left.
-pub(super) fn right(text: &str, columns: usize) -> String {
+pub(in crate::report) fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 

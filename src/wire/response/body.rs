@@ -171,6 +171,7 @@ impl Body {
         }
         if let Some(event) = tail.pending {
             let meaning = self.account.on_tail(event.event, event.data);
+            marks.seen(&event, &meaning);
             if !meaning.after_terminal {
                 marks.event(&meaning);
             }
@@ -307,13 +308,15 @@ impl<M: Marks> Sink for EventSink<'_, M> {
     #[inline]
     fn event(&mut self, event: Event<'_>) {
         let meaning = self.account.on_event(event.event, event.data);
+        self.marks.seen(&event, &meaning);
         if !meaning.after_terminal {
             self.marks.event(&meaning);
         }
     }
 
-    fn comment(&mut self, _text: &[u8]) {
+    fn comment(&mut self, text: &[u8]) {
         self.account.on_comment();
+        self.marks.comment(text);
     }
 
     fn error_field(&mut self, value: &[u8]) {

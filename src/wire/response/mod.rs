@@ -22,8 +22,9 @@ pub use verdict::BODY_START_BYTES;
 
 use crate::record::{ErrorDetail, Outcome, RequestRecord};
 use crate::units::Nanos;
-use crate::wire::dialect::{Dialect, EventMeaning, TextRule};
+use crate::wire::dialect::{Dialect, EventMeaning, StreamAccount, TextRule};
 use crate::wire::http1::{Head, Method, Part, ResponseDecoder};
+use crate::wire::sse::Event;
 use body::{Body, Stop};
 use verdict::{Ending, Verdict};
 
@@ -37,6 +38,17 @@ pub trait Marks {
     fn head_done(&mut self);
     /// An event is complete.
     fn event(&mut self, meaning: &EventMeaning);
+    /// The bytes behind the [`Marks::event`] that follows; also those of an event after the terminal, which no such
+    /// call follows. For showing an answer to people: a run looks at no text here.
+    #[inline]
+    fn seen(&mut self, event: &Event<'_>, meaning: &EventMeaning) {
+        let _ = (event, meaning);
+    }
+    /// A comment line of the event stream.
+    #[inline]
+    fn comment(&mut self, text: &[u8]) {
+        let _ = text;
+    }
 }
 
 /// Where an answer stands.
@@ -244,6 +256,12 @@ impl ResponseReader {
     #[must_use]
     pub fn http_status(&self) -> Option<u16> {
         self.decoder.head().map(Head::status)
+    }
+
+    /// What the events of the answer said so far; final once the answer is concluded.
+    #[must_use]
+    pub fn account(&self) -> &StreamAccount {
+        &self.body.account
     }
 
     /// Fills in what the answer said: counts, usage, finish reasons, text. For an answer that is over, or that the

@@ -1,0 +1,147 @@
+//! `hammerscale report`: a saved run or a published artifact, computed again, compared, and shown.
+
+use std::fs;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cli::fail;
+use crate::config::report_args::{ReportArgs, ReportFormat};
+use crate::exit::Exit;
+use crate::report::again::Again;
+use crate::report::anvil::{encode, recompute};
+use crate::report::events::events_jsonl;
+use crate::report::saved::SavedRun;
+use crate::report::terminal::{self, FilesNote, layout::Style};
+use crate::report::{csv, markdown};
+
+/// Largest artifact that is read: a hundred times what the reference's own limit of 10,000 requests comes to.
+const MAX_ARTIFACT_BYTES: u64 = 2 << 30;
+
+/// Runs the sub-command. A stored number that does not follow from the record is named on stderr, and the exit code is 1.
+#[must_use]
+pub fn run(args: &ReportArgs) -> Exit {
+    let shown = if args.input.is_dir() { run_dir(args) } else { artifact(args) };
+    match shown {
+        Ok(exit) => exit,
+        // The reader of a pipe has seen enough.
+        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
+        Err(Failure::Write(error)) => {
+            fail(&format!("cannot write to standard output: {error}"), Exit::Internal)
+        }
+        Err(Failure::Input(sentence)) => fail(&sentence, Exit::Usage),
+    }
+}
+
+/// Why nothing, or not everything, was shown.
+enum Failure {
+    /// The input cannot be used, in one sentence.
+    Input(String),
+    /// Standard output.
+    Write(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+fn artifact(args: &ReportArgs) -> Result<Exit, Failure> {
+    let path = args.input.display();
+    let unreadable = |e: &dyn std::fmt::Display| Failure::Input(format!("{path}: {e}"));
+    let meta = fs::metadata(&args.input).map_err(|e| unreadable(&e))?;
+    if args.format != ReportFormat::Anvil {
+        return Err(unreadable(&"a file is read as an artifact, and only --format anvil prints one"));
+    }
+    if meta.len() > MAX_ARTIFACT_BYTES {
+        return Err(unreadable(&"larger than any artifact"));
+    }
+    let bytes = fs::read(&args.input).map_err(|e| unreadable(&e))?;
+    let stored: Value = serde_json::from_slice(&bytes).map_err(|e| unreadable(&format!("not JSON: {e}")))?;
+    let result = recompute(&stored).map_err(|e| unreadable(&e))?;
+    let text = encode::to_string(&result.artifact).map_err(io::Error::from)?;
+    print(|out| out.write_all(text.as_bytes()))?;
+    for path in &result.copied {
+        say(&format!("copied, it does not follow from the file: {path}"));
+    }
+    for found in &result.disagreements {
+        differs(&found.path, Some(&found.stored), Some(&found.recomputed));
+    }
+    Ok(if result.disagreements.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
+    let unreadable = |e: &dyn std::fmt::Display| Failure::Input(e.to_string());
+    let mut saved = SavedRun::open(&args.input).map_err(|e| unreadable(&e))?;
+    let again = Again::of(&mut saved).map_err(|e| unreadable(&e))?;
+    for missing in &saved.missing {
+        say(missing);
+    }
+    let lacks = |what: &str| unreadable(&format!("{}: {what}", args.input.display()));
+    match (args.format, &again.document, &again.artifact) {
+        (ReportFormat::Terminal, Some(document), _) => {
+            let text = terminal::render(document, Some(&files(&args.input)), style());
+            print(|out| out.write_all(text.as_bytes()))?;
+        }
+        // Of a run that was killed only the measurements are known.
+        (ReportFormat::Terminal | ReportFormat::Md, document, _) => {
+            let text = markdown::render(document.as_ref(), &again.summary);
+            print(|out| out.write_all(text.as_bytes()))?;
+        }
+        (ReportFormat::Anvil, _, Some(artifact)) => print(|out| out.write_all(artifact.as_bytes()))?,
+        (ReportFormat::Anvil, _, None) => {
+            return Err(lacks("no artifact without a run.json of version 1.1 or later"));
+        }
+        (ReportFormat::Json, Some(document), _) => {
+            let text = document.to_json().map_err(io::Error::from)?;
+            print(|out| out.write_all(text.as_bytes()))?;
+        }
+        (ReportFormat::Json, None, _) => return Err(lacks("there is no run.json to print")),
+        (ReportFormat::Events, ..) => {
+            let events = saved.events().map_err(|e| unreadable(&e))?;
+            let events = events.ok_or_else(|| lacks("there is no events.bin"))?;
+            print(|out| events_jsonl(&saved.rows, &events, out))?;
+        }
+        (ReportFormat::Csv, ..) => {
+            let lines = saved.lines().map_err(|e| unreadable(&e))?;
+            print(|out| csv::write(lines, out))?;
+        }
+    }
+    for found in &again.disagreements {
+        let path = format!("{}: {}", found.file.name(), found.path);
+        if found.path.is_empty() {
+            say(&format!("{path}the numbers are right, the text of the file is another"));
+        } else {
+            differs(&path, found.stored.as_ref(), found.recomputed.as_ref());
+        }
+    }
+    Ok(if again.disagreements.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+/// Writes to stdout through a buffer.
+fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    write(&mut out)?;
+    out.flush()
+}
+
+/// A line on stderr. A closed stderr must not turn a report into a crash.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "hammerscale: {text}");
+}
+
+fn differs(path: &str, stored: Option<&Value>, recomputed: Option<&Value>) {
+    let text = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    say(&format!("{path}: stored {}, recomputed {}", text(stored), text(recomputed)));
+}
+
+fn style() -> Style {
+    let variable = |name| std::env::var_os(name);
+    Style::of(io::stdout().is_terminal(), variable("NO_COLOR").as_deref(), variable("TERM").as_deref())
+}
+
+fn files(dir: &Path) -> FilesNote {
+    FilesNote { dir: dir.display().to_string(), names: SavedRun::names(dir), beside: Vec::new() }
+}

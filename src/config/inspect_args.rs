@@ -1,0 +1,52 @@
+//! The flags of `hammerscale inspect`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::wire::http1::Method;
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// Captured bytes; `-` reads standard input.
+    #[arg(value_name = "FILE|-")]
+    pub file: PathBuf,
+    /// What the bytes are: an event stream, an HTTP response, or the answer of an endpoint (a bare event stream, or a
+    /// response that begins with `HTTP/1.`, which ends with the file).
+    #[arg(long = "as", visible_alias = "endpoint", value_name = "FORM", value_enum, default_value = "chat")]
+    pub form: CapturedForm,
+    /// Print one JSON object instead of a listing.
+    #[arg(long)]
+    pub json: bool,
+    /// Feed the bytes in pieces of K; 0 feeds them whole. The result never depends on it.
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
+    pub cut: usize,
+    /// Method of the request that was answered: an answer to HEAD has no body.
+    #[arg(long, value_name = "METHOD", default_value = "POST", value_parser = method)]
+    pub method: Method,
+    /// The peer closed behind the bytes (`--as http`).
+    #[arg(long)]
+    pub eof: bool,
+}
+
+/// What captured bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CapturedForm {
+    /// An event stream.
+    Sse,
+    /// An HTTP response.
+    Http,
+    /// An answer of `/chat/completions`.
+    Chat,
+    /// An answer of `/completions`.
+    Completions,
+    /// An answer of `/responses`.
+    Responses,
+    /// An answer of `/messages`.
+    Messages,
+}
+
+fn method(name: &str) -> Result<Method, &'static str> {
+    Method::from_name(name).ok_or("is not a method that this client sends")
+}

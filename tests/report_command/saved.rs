@@ -1,0 +1,244 @@
+//! Saved runs: the same files again, whatever was changed in them, and what a killed process left behind.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::run::{Finished, REQUESTS};
+use crate::{changed, complaints, leaves, report, stderr, stdout};
+
+#[test]
+fn a_run_gives_its_own_files_again() {
+    let run = Finished::new();
+    let document: Value = serde_json::from_slice(&run.read("run.json")).unwrap();
+    for block in ["counts", "failures", "window", "metrics", "rates", "tokens"] {
+        assert!(document[block].as_object().is_some_and(|block| !block.is_empty()), "{block}: {document}");
+    }
+    assert!(document["counts"]["failed"].as_u64() > Some(0) && document["counts"]["ok"].as_u64() > Some(0));
+    for (format, file) in [("anvil", "artifact.json"), ("json", "run.json")] {
+        let output = report(&run.path(), format);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{format}");
+        assert!(output.stdout == run.read(file), "{format} is not {file}");
+    }
+    // It follows from itself as well.
+    let alone = report(&run.path().join("artifact.json"), "anvil");
+    assert_eq!(alone.status.code(), Some(0), "{}", stderr(&alone));
+    assert!(alone.stdout == run.read("artifact.json"));
+    let artifact: Value = serde_json::from_slice(&run.read("artifact.json")).unwrap();
+    let reasons =
+        |f: &Value| f["response_metadata"]["finish_reasons"] == serde_json::json!(["length", "stop", "stop"]);
+    assert!(artifact["failures"].as_array().unwrap().iter().any(reasons), "the order of arrival is kept");
+    assert!(artifact["metrics"]["prefix_cache_hit_avg"].is_number());
+
+    let terminal = report(&run.path(), "terminal");
+    assert_eq!(terminal.status.code(), Some(0), "{}", stderr(&terminal));
+    for part in ["ok", "Time to first", "Failures", "http_error", "requests.jsonl  events.bin"] {
+        assert!(stdout(&terminal).contains(part), "{part}: {}", stdout(&terminal));
+    }
+    let plain =
+        Command::new(env!("CARGO_BIN_EXE_hammerscale")).arg("report").arg(run.path()).output().unwrap();
+    assert_eq!(plain.stdout, terminal.stdout, "the default");
+}
+
+/// Runs whose span, window and counts are out of the ordinary.
+#[test]
+fn a_run_that_was_interrupted_or_reached_nobody_gives_its_own_files_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let run = |name: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
+        command.args(["run", "--quiet", "--model", "m", "--concurrency", "3", "--out"]);
+        command.arg(tmp.path().join(name)).args(args).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut interrupted =
+        run("interrupted", &["--sim=ttft=5ms;itl=5ms", "--requests", "5000", "--max-tokens", "50"]);
+    let mut unreached = run("unreached", &["--base-url", "http://127.0.0.1:1/v1", "--requests", "5"]);
+    assert_eq!(unreached.wait().unwrap().code(), Some(6));
+    // Once the first answers are written down.
+    let lines = tmp.path().join("interrupted/requests.jsonl.part");
+    while fs::metadata(&lines).map_or(0, |meta| meta.len()) == 0 {
+        assert!(interrupted.try_wait().unwrap().is_none(), "it ended before anything was written");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(interrupted.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(interrupted.wait().unwrap().code(), Some(130));
+    for name in ["interrupted", "unreached"] {
+        let dir = tmp.path().join(name);
+        for (format, file) in [("anvil", "artifact.json"), ("json", "run.json")] {
+            let output = report(&dir, format);
+            assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{name} {format}");
+            assert!(output.stdout == fs::read(dir.join(file)).unwrap(), "{name}: {format} is not {file}");
+        }
+        let alone = report(&dir.join("artifact.json"), "anvil");
+        assert_eq!(alone.status.code(), Some(0), "{name}: {}", stderr(&alone));
+        assert_eq!(report(&dir, "terminal").status.code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn the_tables_hold_what_the_files_hold() {
+    let run = Finished::new();
+    let csv = report(&run.path(), "csv");
+    assert_eq!(csv.status.code(), Some(0), "{}", stderr(&csv));
+    let script = r#"
+import csv, io, json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+table = list(csv.DictReader(io.StringIO(sys.stdin.buffer.read().decode("utf-8"), newline="")))
+assert len(table) == len(rows), (len(table), len(rows))
+for cells, row in zip(table, rows):
+    user = row.pop("user")
+    row.update({"user." + k: v for k, v in user.items()})
+    assert set(cells) == set(row), set(cells) ^ set(row)
+    for key, value in row.items():
+        want = "" if value is None else value if isinstance(value, str) else None
+        got = cells[key]
+        assert got == want if want is not None else json.loads(got) == value, (key, got, value)
+print(len(rows))
+"#;
+    let mut python = Command::new("python3")
+        .args(["-I", "-c", script])
+        .arg(run.path().join("requests.jsonl"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is there");
+    python.stdin.take().unwrap().write_all(&csv.stdout).unwrap();
+    let judged = python.wait_with_output().unwrap();
+    assert!(judged.status.success());
+    assert_eq!(String::from_utf8_lossy(&judged.stdout).trim(), REQUESTS.to_string());
+
+    let md = report(&run.path(), "md");
+    assert_eq!(md.status.code(), Some(0));
+    let document: Value = serde_json::from_slice(&run.read("run.json")).unwrap();
+    for name in document["metrics"].as_object().unwrap().keys() {
+        assert_eq!(stdout(&md).matches(&format!("| {name} |")).count(), 1, "{name}");
+    }
+    // Every line of a table has as many cells as its heading.
+    let mut cells = 0;
+    for line in stdout(&md).lines() {
+        let here = line.matches('|').count();
+        assert!(here == 0 || cells == 0 || here == cells, "{line}");
+        cells = here;
+    }
+}
+
+/// Every number of the two documents that follows from the requests.
+#[test]
+fn whatever_is_changed_in_a_document_is_named() {
+    let run = Finished::new();
+    let tmp = tempfile::tempdir().unwrap();
+    let mut changes = Vec::new();
+    for file in ["run.json", "artifact.json"] {
+        let document: Value = serde_json::from_slice(&run.read(file)).unwrap();
+        let mut paths = Vec::new();
+        leaves(&document, "", &mut paths);
+        paths.retain(|path| file == "artifact.json" || follows(path));
+        // Rows are alike: those of two requests are enough.
+        paths
+            .retain(|path| !path.starts_with("/request_timings/") || path.starts_with("/request_timings/0/"));
+        paths.retain(|path| {
+            !path.starts_with("/failures/") || file == "run.json" || path.starts_with("/failures/0/")
+        });
+        // A metric has 24 values, a family 13: every fifth of them all meets each kind.
+        let mut metrics = 0;
+        paths.retain(|path| {
+            metrics += usize::from(path.starts_with("/metrics/"));
+            !path.starts_with("/metrics/") || metrics % 5 == 0
+        });
+        // Null where an object may stand: no other value of its kind is at hand.
+        paths.retain(|path| !path.ends_with("/independence"));
+        changes.extend(paths.into_iter().map(|path| (file, document.clone(), path)));
+    }
+    assert!(changes.len() > 250, "{}", changes.len());
+    let found = complaints(&changes, |i, (file, document, path)| {
+        let mut document = document.clone();
+        let value = document.pointer_mut(path).unwrap();
+        *value = match &*value {
+            // An interval is a pair or nothing.
+            Value::Null if path.contains("/ci95/") => serde_json::json!([0.5, 1.5]),
+            other => changed(other, None),
+        };
+        let dir = tmp.path().join(i.to_string());
+        run.copy_with(&dir, file, &serde_json::to_vec_pretty(&document).unwrap());
+        let output = report(&dir, "md");
+        fs::remove_dir_all(&dir).unwrap();
+        let key = format!("hammerscale: {file}: {}: stored ", path[1..].replace('/', "."));
+        if output.status.code() == Some(1) && stderr(&output).contains(&key) {
+            Ok(())
+        } else {
+            Err(format!("{key}: {:?} {}", output.status.code(), stderr(&output)))
+        }
+    });
+    assert!(found.is_empty(), "{} of {}:\n{}", found.len(), changes.len(), found.join("\n"));
+}
+
+/// What of `run.json` follows from the requests. Planned requests were asked for; lost stamps are counted by nobody else.
+fn follows(path: &str) -> bool {
+    const BLOCKS: [&str; 7] = ["counts", "failures", "window", "metrics", "rates", "tokens", "span"];
+    const STAMPS: [&str; 5] =
+        ["stamp_source", "read_delay_us", "send_lag_us", "coalesced_share", "inverted_requests"];
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match parts[..] {
+        ["counts", "planned" | "dropped_stamps"] | ["span", "began_ns"] => false,
+        ["instrument", key, ..] => STAMPS.contains(&key),
+        ["started_at" | "finished_at"] => true,
+        [block, ..] => BLOCKS.contains(&block),
+        [] => false,
+    }
+}
+
+#[test]
+fn a_change_in_the_record_shows_in_both_documents() {
+    let run = Finished::new();
+    let tmp = tempfile::tempdir().unwrap();
+    let lines = String::from_utf8(run.read("requests.jsonl")).unwrap();
+    let mut rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ok = rows.iter_mut().find(|row| row["outcome"] == "ok").unwrap();
+    ok["first_content_ns"] = (ok["first_content_ns"].as_i64().unwrap() + 1).into();
+    let changed: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    run.copy_with(&tmp.path().join("a"), "requests.jsonl", changed.as_bytes());
+    let output = report(&tmp.path().join("a"), "terminal");
+    assert_eq!(output.status.code(), Some(1));
+    for key in ["run.json: metrics.ttft_ms.mean: stored", "artifact.json: metrics.ttft_mean_ms: stored"] {
+        assert!(stderr(&output).contains(key), "{key}: {}", stderr(&output));
+    }
+    // Another layout is told, though every number is right.
+    let artifact: Value = serde_json::from_slice(&run.read("artifact.json")).unwrap();
+    run.copy_with(&tmp.path().join("b"), "artifact.json", artifact.to_string().as_bytes());
+    let output = report(&tmp.path().join("b"), "json");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("artifact.json: the numbers are right"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_killed_run_is_shown_as_far_as_it_went() {
+    let run = Finished::new();
+    let tmp = tempfile::tempdir().unwrap();
+    let cut = |name: &str| {
+        let bytes = run.read(name);
+        fs::write(tmp.path().join(format!("{name}.part")), &bytes[..bytes.len() * 3 / 4]).unwrap();
+    };
+    cut("requests.jsonl");
+    cut("events.bin");
+    for format in ["terminal", "md", "csv", "events"] {
+        let output = report(tmp.path(), format);
+        assert_eq!(output.status.code(), Some(0), "{format}: {}", stderr(&output));
+        for word in ["did not finish", "requests.jsonl is cut", "no run.json", "events.bin ends early"] {
+            assert!(stderr(&output).contains(word), "{format}, {word}: {}", stderr(&output));
+        }
+        let lines = stdout(&output).lines().count();
+        assert!(lines > 5, "{format}: {}", stdout(&output));
+    }
+    assert!(stdout(&report(tmp.path(), "terminal")).contains("| ttft_ms |"));
+    for format in ["anvil", "json"] {
+        let output = report(tmp.path(), format);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+        assert!(stderr(&output).contains("run.json"), "{}", stderr(&output));
+    }
+    fs::remove_file(tmp.path().join("events.bin.part")).unwrap();
+    assert_eq!(report(tmp.path(), "events").status.code(), Some(2));
+    assert_eq!(report(tmp.path(), "md").status.code(), Some(0));
+}
