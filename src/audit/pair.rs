@@ -92,7 +92,7 @@ pub fn pair<'a>(client: &[ClientRequest<'a>], ledger: &'a Ledger, zero: Nanos) -
     let mut pairing = Pairing { requests: Vec::new(), mismatches: Mismatches::default(), zero };
     let sent = || client.iter().filter(|request| request.row.send_start.is_some());
     let mut by_id: HashMap<&str, Vec<&'a Request>> = HashMap::new();
-    for request in ledger.requests.iter().filter(|request| is_completion(request)) {
+    for request in ledger.requests.iter().filter(|request| is_planned(request)) {
         match request.arrived.request_id.as_deref() {
             Some(id) => by_id.entry(id).or_default().push(request),
             None => pairing.mismatches.unclaimed_requests += 1,
@@ -150,10 +150,18 @@ impl SeenChunk {
     }
 }
 
-/// Whether a request asked for a completion. The model list and the health check are asked outside the plan, without an
-/// id.
-fn is_completion(request: &Request) -> bool {
-    matches!(request.arrived.service, Service::Chat | Service::Refused)
+/// Whether a request is one of the plan. The model list, the health check and counts of tokens are asked outside it,
+/// without an id.
+fn is_planned(request: &Request) -> bool {
+    match request.arrived.service {
+        Service::Chat
+        | Service::Completions
+        | Service::Responses
+        | Service::Messages
+        | Service::Embeddings
+        | Service::Refused => true,
+        Service::Models | Service::Health | Service::Tokenize => false,
+    }
 }
 
 fn same_kind(sent: EventKind, seen: OutputKind) -> bool {

@@ -52,7 +52,7 @@ fn the_other_reader_gets_every_field_of_any_chunk() {
                 let tokens = chunk.tokens.map_or("None".to_owned(), |tokens| tokens.to_string());
                 let kernel = chunk.kernel.map_or("None".to_owned(), |kernel| kernel.0.to_string());
                 written.push(format!(
-                    "{request_index} {} {} {} {} {kernel} {} {tokens}",
+                    "{request_index} {} {} {} {} {kernel} {} {} {tokens}",
                     u8::from(warmup),
                     chunk.kind.name(),
                     chunk.choice,
