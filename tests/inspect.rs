@@ -26,6 +26,7 @@ const OTHER_ENDPOINTS: [(&str, &str); 3] = [
     ("openai-responses", "responses"),
     ("openai-responses-failed", "responses"),
 ];
+
 /// Judges what was printed.
 type Judge = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
