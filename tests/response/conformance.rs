@@ -1,5 +1,5 @@
-//! The case files once more, through the response reader: every HTTP response and every transcript must end in the outcome
-//! that its case expects, however it was framed and cut.
+//! The case files once more, through the response reader: every HTTP response and every transcript must end in the
+//! outcome that its case expects, however it was framed and cut.
 //!
 //! The HTTP cases know nothing of outcomes; what they come to follows from three facts about each case, looked up
 //! here: its status, its codings, and what its body begins with.

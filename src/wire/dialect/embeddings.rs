@@ -90,6 +90,8 @@ mod tests {
             format!(r#"{{"object":"list","data":[{vector}]}}"#),
             format!(r#"{{"object":"list","data":[],{usage}}}"#),
             format!(r#"{{"data":[{{"embedding":"AACAPw=="}}],"error":null,{usage}}}"#),
+            format!(r#"{{"data":[{vector}],"error":{{"message":"half of it failed"}}}}"#),
+            format!(r#"{{"data":[{vector}],"detail":"low","message":"ok"}}"#),
             r#"{"error":{"message":"too long","code":400}}"#.to_owned(),
             r#"{"object":"list","embeddings":[[1]]}"#.to_owned(),
             r#"{"data":{"embedding":[1]}}"#.to_owned(),

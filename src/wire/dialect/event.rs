@@ -17,7 +17,8 @@ pub(super) trait Protocol {
     /// Scans the data of one event, white space trimmed, into `found`, and forgets what was in there. `None`: not
     /// certain, and `found` means nothing.
     ///
-    /// A scan that is certain says what [`read_parsed`](Self::read_parsed) says, whatever the event's type, `error` aside.
+    /// A scan that is certain says what [`read_parsed`](Self::read_parsed) says, whatever the event's type, `error`
+    /// aside.
     fn scan<'a>(data: &'a [u8], found: &mut Scanned<'a>) -> Option<()>;
 
     /// Reads a parsed event. `event` is its type, `data` its text.

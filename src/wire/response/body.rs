@@ -19,8 +19,9 @@ pub const BODY_READ_BYTES: usize = 64 * 1024;
 /// a new connection.
 pub const BODY_DISCARD_BYTES: u64 = 1024 * 1024;
 
-/// The largest body of an answer that is not streamed: what the events of a streamed one may hold, 16 MiB. A batch of
-/// five hundred vectors of 1,536 numbers each stays below it.
+/// The largest body of an answer that is not streamed: what an event of a streamed one may hold, 16 MiB. A batch of
+/// four hundred vectors of 1,536 numbers each, 22 bytes a number, stays below it. The body is held in one buffer that
+/// grows by doubling, and read once, at its end; of the buffer at most [`BODY_READ_BYTES`] outlive the answer.
 pub const WHOLE_BODY_BYTES: usize = EVENT_LIMIT_BYTES;
 
 /// Why a body is not read as events.
