@@ -39,7 +39,7 @@ impl Worker {
         self.starved = false;
         // Not all of them: what comes for the others must be read meanwhile. A request that fails at once, such as a
         // refused connect, frees its slot again.
-        for _ in 0..self.free.len().min(STARTS_PER_TURN) {
+        for _ in 0..self.free.len().min(STARTS_PER_TURN.max(self.came)) {
             let Some((slot, due)) = self.free.pop_front() else { return };
             if self.exhausted {
                 continue;

@@ -37,6 +37,9 @@ const EVENTS_PER_TURN: usize = 512;
 /// Slots that start a request before the sockets are looked at again: ten thousand slots that are free at once take a
 /// tenth of a second to start, and the first answers come before that. This many take a third of a millisecond, and the
 /// look costs a hundredth of it.
+///
+/// Where the last look found more than that, as many slots start as sockets had something: a worker that cannot keep up
+/// with reading would otherwise never come to start them all.
 const STARTS_PER_TURN: usize = 32;
 
 /// Connections of a slot: one that carries the request, and one that may still wait for the last bytes of the answer
@@ -70,6 +73,8 @@ pub(crate) struct Worker {
     open: usize,
     exhausted: bool,
     trust: Trust,
+    /// Sockets that had something at the last look.
+    came: usize,
     /// Connections under way for which no request waits.
     warming: usize,
     now: Ticks,
@@ -108,6 +113,7 @@ impl Worker {
             open: 0,
             exhausted: false,
             trust: Trust::Unknown(None),
+            came: 0,
             warming: 0,
             now: Ticks(0),
             serial: 0,
@@ -145,6 +151,7 @@ impl Worker {
         let count = self.epoll.wait(events, timeout).unwrap_or(0);
         self.now = self.clock.ticks();
         self.health.waited = Ticks(self.health.waited.0 + self.now.0.saturating_sub(before.0));
+        self.came = count;
         self.read_leftovers();
         for event in events.iter().take(count) {
             self.on_event(*event);
