@@ -162,7 +162,7 @@ fn check_canaries(spec: &PromptSpec, load: &LoadSpec) -> Result<(), UsageError> 
 /// What is captured must hold the answer that is checked, or every answer fails.
 fn check_controlled_output(spec: &PromptSpec) -> Result<(), UsageError> {
     if spec.controlled_output_strict && spec.response_words == 0 {
-        let reason = "a strict policy needs an exact answer to ask for";
+        let reason = "--controlled-output-policy strict needs an exact answer to ask for";
         return Err(UsageError::missing("--response-words", reason));
     }
     // "ANVIL_REQ_", the seed, "_", five digits.

@@ -2,6 +2,7 @@
 //! and the one sentence that each mistake gets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
+mod every_flag;
 mod file;
 mod mistakes;
 mod secrets;

@@ -6,8 +6,13 @@ use hammerscale::config::args;
 
 use super::run_in;
 
+/// The value of the variable `KEY`.
+pub(crate) const KEY: &str = "abc";
+/// The value of the variable `BLANK`.
+pub(crate) const BLANK_KEY: &str = " \n";
+
 /// A flag with its value (`--x=y`), more flags if needed, and the whole sentence.
-const MISTAKES: &[(&[&str], &str)] = &[
+pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--base-url=ftp://h"], "--base-url must begin with http://"),
     (&["--base-url=https://h/v1"], "--base-url asks for https, but TLS is not built in yet; use http"),
     (&["--base-url=http://h", "--sim"], "--sim does not go together with --base-url: a run has one target"),
@@ -272,7 +277,7 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["--controlled-output-policy=lax"], "--controlled-output-policy must be one of observe, strict"),
     (
         &["--controlled-output-policy=strict"],
-        "--response-words is missing: a strict policy needs an exact answer to ask for",
+        "--response-words is missing: --controlled-output-policy strict needs an exact answer to ask for",
     ),
     (&["--max-model-len=17M"], "--max-model-len must be between 0 and 16777216"),
     (
@@ -409,7 +414,7 @@ const MISTAKES: &[(&[&str], &str)] = &[
 
 #[test]
 fn every_mistake_gets_its_sentence() {
-    let env = [("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), ("KEY", "abc"), ("BLANK", " \n")];
+    let env = [("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"), ("KEY", KEY), ("BLANK", BLANK_KEY)];
     let mut wrong = Vec::new();
     for (argv, want) in MISTAKES {
         let got = run_in(argv, &env).map(|spec| panic!("{argv:?} became {spec:?}")).unwrap_err().to_string();
