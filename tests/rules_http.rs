@@ -48,6 +48,9 @@ fn status_line_rules() -> Vec<(String, HttpError, At)> {
     [
         ("SSH-2.0-OpenSSH_9.6\r\n", HttpError::NotHttp, At::Offset(0)),
         ("HTTq/1.1 200 OK\r\n", HttpError::NotHttp, At::Text("q")),
+        // The alert that a TLS server answers plain bytes with, and the beginning of a handshake with a line end in it.
+        ("\x15\x03\x01\0\x02\x02\x46", HttpError::Tls, At::Offset(0)),
+        ("\x16\x03\x01\n", HttpError::Tls, At::Offset(0)),
         ("HTTP\r\n", HttpError::NotHttp, At::Offset(4)),
         ("HTTP/1 200 OK\r\n", HttpError::BadVersion, At::Text("1 ")),
         ("HTTP/2.0 200 OK\r\n", HttpError::UnsupportedVersion, At::Text("2.0")),

@@ -402,6 +402,7 @@ fn damaged() -> Vec<Case> {
         case("cut after an interim answer", "HTTP/1.1 100 Continue\r\n\r\n", Close, "truncated_head", Sent),
         case("reset in the head", HEAD, Reset, "reset_midstream", FirstByte),
         case("not HTTP", "SSH-2.0-OpenSSH_9.6\r\n", Close, "bad_status_line", FirstByte),
+        case("TLS", "\x15\x03\x03\0\x02\x02\x46", Close, "bad_status_line", FirstByte),
         case("HTTP/2", "HTTP/2 200 OK\r\n\r\n", Close, "bad_status_line", FirstByte),
         case("a bad field", "HTTP/1.1 200 OK\r\nNo colon\r\n\r\n", Close, "bad_header", FirstByte),
         case(

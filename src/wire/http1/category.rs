@@ -54,6 +54,7 @@ impl HttpError {
     pub const fn category(self) -> Category {
         match self {
             Self::NotHttp
+            | Self::Tls
             | Self::BadVersion
             | Self::UnsupportedVersion
             | Self::NoSpaceAfterVersion

@@ -9,6 +9,9 @@ pub enum HttpError {
     /// The first line does not begin with `HTTP/`.
     #[error("the answer does not begin with HTTP/")]
     NotHttp,
+    /// The answer begins with the type byte of a TLS alert or handshake (RFC 8446 5.1): the port wants https.
+    #[error("the answer begins like TLS, not with HTTP/: the port may speak https")]
+    Tls,
     /// The version is not digit, point, digit.
     #[error("the HTTP version is not of the form 1.1")]
     BadVersion,
@@ -158,6 +161,7 @@ impl HttpError {
     pub fn all() -> impl Iterator<Item = Self> {
         let before = [
             Self::NotHttp,
+            Self::Tls,
             Self::BadVersion,
             Self::UnsupportedVersion,
             Self::NoSpaceAfterVersion,
@@ -200,6 +204,7 @@ impl HttpError {
     pub const fn rule(self) -> &'static str {
         match self {
             Self::NotHttp => "not_http",
+            Self::Tls => "tls_record",
             Self::BadVersion => "bad_version",
             Self::UnsupportedVersion => "unsupported_version",
             Self::NoSpaceAfterVersion => "no_sp_after_version",

@@ -123,6 +123,11 @@ impl FieldSection {
         self.since(self.line_start)
     }
 
+    /// Where the unfinished line begins.
+    pub(super) fn unfinished_start(&self) -> usize {
+        self.line_start
+    }
+
     /// Declares that the field lines begin behind the last taken line.
     pub(super) fn fields_begin_here(&mut self) {
         self.fields_start = self.line_start;

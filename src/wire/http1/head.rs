@@ -202,7 +202,10 @@ impl Head {
             let (taken, line) = self.section.take_line(rest, HEAD_BYTES_MAX);
             consumed += taken;
             match line {
-                Line::Partial => break,
+                Line::Partial => {
+                    self.check_beginning()?;
+                    break;
+                }
                 Line::TooLong => {
                     let offset = self.section.offset_beyond(HEAD_BYTES_MAX);
                     return Err(Fault { error: HttpError::Limit(SizeLimit::HeadBytes), offset });
@@ -232,6 +235,16 @@ impl Head {
             }
         };
         Fault { error, offset: None }
+    }
+
+    /// Looks at an unfinished line.
+    fn check_beginning(&self) -> Result<(), Fault> {
+        if self.progress != Progress::StatusLine {
+            return Ok(());
+        }
+        let offset = |at| self.section.offset_of(self.section.unfinished_start() + at);
+        StatusLine::refuse_tls(self.section.unfinished())
+            .map_err(|(error, at)| Fault { error, offset: offset(at) })
     }
 
     /// Looks at a complete line; whether it ends the head.

@@ -22,10 +22,20 @@ pub(super) struct StatusLine {
     pub(super) has_reason: bool,
 }
 
+/// First bytes of a TLS alert and of a TLS handshake (RFC 8446 5.1).
+const TLS_TYPES: [u8; 2] = [0x15, 0x16];
+
 impl StatusLine {
+    /// Refuses what begins like TLS, whether or not a line end ever comes: an alert has none.
+    pub(super) fn refuse_tls(begun: &[u8]) -> Result<(), (HttpError, usize)> {
+        let tls = begun.first().is_some_and(|first| TLS_TYPES.contains(first));
+        if tls { Err((HttpError::Tls, 0)) } else { Ok(()) }
+    }
+
     /// Reads a line without its end, or names the broken rule and the position.
     pub(super) fn read(text: &[u8]) -> Result<Self, (HttpError, usize)> {
         const NAME: &[u8] = b"HTTP/";
+        Self::refuse_tls(text)?;
         let Some(rest) = text.strip_prefix(NAME) else {
             let same = text.iter().zip(NAME).take_while(|(a, b)| a == b).count();
             return Err((HttpError::NotHttp, same));
