@@ -185,7 +185,7 @@ catalog! {
     TotalTokS: "total_tok_s", "Total token rate", TokensPerSecond, RunRate, Run, HigherIsBetter;
         "prompt and output tokens of ok and of cut requests over the measured time"; "the tokens of an ok request are unknown"; "1.0".
     PeakOutputTokS: "peak_output_tok_s", "Peak output token rate", TokensPerSecond, RunRate, Run, HigherIsBetter;
-        "output tokens of the best second of the window, the tokens of a chunk spread over the gap before it"; "no output tokens are known"; "1.0".
+        "output tokens of the best second of the window, wherever it begins (in steps of 0.1 s), the tokens of a chunk spread over the gap before it"; "no output tokens are known"; "1.0".
     ConcurrencyMean: "concurrency_mean", "Mean concurrency", Requests, RunRate, Run, Neither;
         "requests in flight (send start to end), averaged over the measured time"; "nothing was measured"; "1.0".
     ConcurrencyMax: "concurrency_max", "Maximum concurrency", Requests, RunRate, Run, Neither;

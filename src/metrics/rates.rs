@@ -37,11 +37,12 @@ pub struct RunRates {
     pub concurrency_max: Option<f64>,
 }
 
-/// Output tokens per second of the window, for its best second.
+/// Output tokens along the window, for its best second.
 #[derive(Debug, Clone)]
 pub struct TokenTimeline {
     window: Window,
-    seconds: Vec<f64>,
+    /// Tokens of each [`STEP`](Self::STEP).
+    steps: Vec<f64>,
     any: bool,
 }
 
@@ -99,16 +100,20 @@ impl RunRates {
 }
 
 impl TokenTimeline {
-    /// Longest window that has a peak: 31 days. A longer one would only cost memory.
-    pub const MAX_SECONDS: usize = 31 * 86_400;
+    /// Where the best second may begin: at every tenth of a second. Were it at whole seconds alone, the best of a run of
+    /// two seconds could be below the run's mean.
+    const STEP: Nanos = Nanos::from_millis(100);
+    const STEPS_PER_SECOND: usize = 10;
+    /// Longest window that has a peak: a week, 48 MB. A longer one would only cost memory.
+    pub const MAX_STEPS: usize = 7 * 86_400 * Self::STEPS_PER_SECOND;
 
     /// An empty timeline of a window.
     #[must_use]
     pub fn new(window: Window) -> Self {
         let span = window.end.since(window.start).and_then(|span| u64::try_from(span.0).ok()).unwrap_or(0);
-        let seconds = usize::try_from(span.div_ceil(Nanos::PER_SECOND.unsigned_abs())).ok();
-        let seconds = seconds.filter(|seconds| *seconds <= Self::MAX_SECONDS).unwrap_or(0);
-        Self { window, seconds: vec![0.0; seconds], any: false }
+        let steps = usize::try_from(span.div_ceil(Self::STEP.0.unsigned_abs())).ok();
+        let steps = steps.filter(|steps| *steps <= Self::MAX_STEPS).unwrap_or(0);
+        Self { window, steps: vec![0.0; steps], any: false }
     }
 
     /// Adds one request's output chunks in order of arrival. Its tokens are shared out evenly between the chunks, and
@@ -133,32 +138,33 @@ impl TokenTimeline {
     }
 
     /// Tokens of the best second; `None` when no tokens were added or the window is shorter than a second. The part of a
-    /// second at its end is no second.
+    /// step at its end belongs to no second.
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
         let span = self.window.end.since(self.window.start).filter(|_| self.any)?;
-        let whole = usize::try_from(span.0 / Nanos::PER_SECOND).unwrap_or(0);
-        self.seconds.iter().copied().take(whole).reduce(f64::max)
+        let whole = usize::try_from(span.0 / Self::STEP.0).unwrap_or(0);
+        let seconds = self.steps.get(..whole).unwrap_or_default().windows(Self::STEPS_PER_SECOND);
+        seconds.map(|steps| steps.iter().sum()).reduce(f64::max)
     }
 
     fn spread(&mut self, from: Nanos, to: Nanos, tokens: f64) {
         let zero = self.window.start.0;
         let (from, to) = (from.0.saturating_sub(zero), to.0.saturating_sub(zero));
-        let second = |at: i64| usize::try_from(at.div_euclid(Nanos::PER_SECOND)).ok();
+        let step = |at: i64| usize::try_from(at.div_euclid(Self::STEP.0)).ok();
         if to <= from {
-            if let Some(slot) = second(to).and_then(|s| self.seconds.get_mut(s)) {
+            if let Some(slot) = step(to).and_then(|s| self.steps.get_mut(s)) {
                 *slot += tokens;
             }
             return;
         }
         let length = Nanos(to.saturating_sub(from)).as_secs_f64();
-        let first = second(from.max(0)).unwrap_or(0);
-        let mut slot_start = from.max(0).div_euclid(Nanos::PER_SECOND) * Nanos::PER_SECOND;
-        for slot in self.seconds.iter_mut().skip(first) {
+        let first = step(from.max(0)).unwrap_or(0);
+        let mut slot_start = from.max(0).div_euclid(Self::STEP.0) * Self::STEP.0;
+        for slot in self.steps.iter_mut().skip(first) {
             if slot_start >= to {
                 break;
             }
-            let slot_end = slot_start + Nanos::PER_SECOND;
+            let slot_end = slot_start + Self::STEP.0;
             let inside = Nanos(to.min(slot_end) - from.max(slot_start)).as_secs_f64();
             *slot += tokens * inside / length;
             slot_start = slot_end;
@@ -309,16 +315,37 @@ mod tests {
         Chunk { at: Nanos(at), not_before: Nanos(at), ends_read: true, choice: 0, tokens: None }
     }
 
+    /// Tokens by whole seconds.
+    fn seconds(timeline: &TokenTimeline) -> Vec<f64> {
+        let sums =
+            timeline.steps.chunks(TokenTimeline::STEPS_PER_SECOND).map(|steps| steps.iter().sum::<f64>());
+        sums.map(|sum| (sum * 1e9).round() / 1e9).collect()
+    }
+
+    #[test]
+    fn the_best_second_begins_at_any_tenth() {
+        let mut timeline = TokenTimeline::new(window(2));
+        // Ten tokens at 0.65 s, ten at 1.55 s: no whole second holds both.
+        for at in [650, 1_550] {
+            timeline.add_request(&[chunk(at * SECOND / 1_000)], Some(10));
+        }
+        assert_eq!((seconds(&timeline), timeline.peak()), (vec![10.0, 10.0], Some(20.0)));
+        let mut short = TokenTimeline::new(Window { start: Nanos(0), end: Nanos(SECOND - 1) });
+        short.add_request(&[chunk(SECOND / 2)], Some(10));
+        assert_eq!(short.peak(), None);
+    }
+
     #[test]
     fn tokens_are_spread_over_the_gap_before_their_chunk() {
         let mut timeline = TokenTimeline::new(window(4));
         // 3 tokens: one at 0.5 s, one over 0.5..2.5 (a quarter, a half, a quarter), one over 2.5..2.75.
         timeline.add_request(&[chunk(SECOND / 2), chunk(5 * SECOND / 2), chunk(11 * SECOND / 4)], Some(3));
-        assert_eq!(timeline.seconds, [1.25, 0.5, 1.25, 0.0]);
-        assert_eq!(timeline.peak(), Some(1.25));
-        // Another request in the third second decides.
+        assert_eq!(seconds(&timeline), [1.25, 0.5, 1.25, 0.0]);
+        // From 0.5 on: the first token, and a second's worth of the next.
+        assert!((timeline.peak().unwrap() - 1.5).abs() < 1e-9);
+        // Another request decides: from 1.8 on, its tokens, 0.7 s of the second token, and all of the third.
         timeline.add_request(&[chunk(2 * SECOND), chunk(2 * SECOND)], Some(10));
-        assert_eq!(timeline.peak(), Some(11.25));
+        assert!((timeline.peak().unwrap() - 11.35).abs() < 1e-9);
     }
 
     #[test]
@@ -328,11 +355,11 @@ mod tests {
         // 7 at once, 1 over the next second, none with the last, and 2 that came in no chunk.
         let chunks = [counted(SECOND / 2, 7), counted(3 * SECOND / 2, 1), counted(5 * SECOND / 2, 0)];
         timeline.add_request(&chunks, Some(10));
-        assert_eq!(timeline.seconds, [7.5, 0.5, 2.0]);
+        assert_eq!(seconds(&timeline), [7.5, 0.5, 2.0]);
         // One chunk without a count: nothing is known about the others either.
         let mut timeline = TokenTimeline::new(window(3));
         timeline.add_request(&[chunks[0], chunk(SECOND)], Some(10));
-        assert_eq!(timeline.seconds, [10.0, 0.0, 0.0]);
+        assert_eq!(seconds(&timeline), [10.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -340,12 +367,11 @@ mod tests {
         let mut timeline = TokenTimeline::new(Window { start: Nanos(SECOND), end: Nanos(3 * SECOND) });
         // The second chunk's token: 0.5..1.5, half of it before the window. The third: 1.5..4.5, a third of it after.
         timeline.add_request(&[chunk(SECOND / 2), chunk(3 * SECOND / 2), chunk(9 * SECOND / 2)], Some(3));
-        let third = 1.0 / 3.0;
-        assert_eq!(timeline.seconds, [0.5 + third * 0.5, third]);
+        assert_eq!(seconds(&timeline), [0.666_666_667, 0.333_333_333]);
         let mut empty = TokenTimeline::new(window(0));
         empty.add_request(&[chunk(0)], Some(3));
         assert_eq!(empty.peak(), None);
         assert_eq!(TokenTimeline::new(window(2)).peak(), None);
-        assert_eq!(TokenTimeline::new(window(i64::MAX / SECOND)).seconds.len(), 0);
+        assert_eq!(TokenTimeline::new(window(i64::MAX / SECOND)).steps.len(), 0);
     }
 }
