@@ -381,6 +381,7 @@ fn plain_row(request_index: u64, start: Nanos, at: ReceiveStamps) -> RequestRow 
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: false,
+        streamed_unasked: false,
         error: None,
     }
 }

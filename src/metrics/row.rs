@@ -170,6 +170,8 @@ pub struct RequestRow {
     pub cut_after_terminal: bool,
     /// The first event announced only a role.
     pub role_chunk_first: bool,
+    /// The answer came as an event stream although none was asked for.
+    pub streamed_unasked: bool,
     /// What is known about a failure.
     pub error: Option<ErrorDetail>,
 }

@@ -55,13 +55,7 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
             reasoning_deltas: 2,
             ..Counters::default()
         },
-        usage: Usage {
-            prompt_tokens: Some(100),
-            completion_tokens: Some(11),
-            total_tokens: Some(111),
-            reasoning_tokens: Some(4),
-            cached_tokens: Some(40),
-        },
+        usage: usage(),
         output_tokens: Some(11),
         output_token_source: TokenSource::Usage,
         first_chunk_tokens: None,
@@ -74,6 +68,18 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: false,
+        streamed_unasked: false,
         error: None,
+    }
+}
+
+fn usage() -> Usage {
+    Usage {
+        prompt_tokens: Some(100),
+        completion_tokens: Some(11),
+        total_tokens: Some(111),
+        reasoning_tokens: Some(4),
+        cached_tokens: Some(40),
+        ..Usage::default()
     }
 }

@@ -7,11 +7,13 @@ pub mod id;
 pub mod outcome;
 pub mod request;
 pub mod ring;
+pub mod usage;
 
 pub use id::RunId;
 pub use outcome::Outcome;
 pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
-    RequestRecord, Stamp, StampKind, Usage,
+    RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
+pub use usage::Usage;

@@ -137,6 +137,16 @@ pub(crate) fn normal() -> Run {
     run
 }
 
+/// The same from a server that counts the tokens of its cache beside those of the prompt.
+pub(crate) fn cache_apart() -> Run {
+    let mut run = normal();
+    for usage in run.rows.iter_mut().map(|row| &mut row.usage).filter(|usage| usage.prompt_tokens.is_some()) {
+        usage.prompt_tokens = usage.prompt_tokens.map(|tokens| tokens - 16 - 300);
+        (usage.cache_creation_tokens, usage.cache_counted_apart) = (Some(300), true);
+    }
+    run
+}
+
 /// Nothing was started.
 pub(crate) fn empty() -> Run {
     Run {
@@ -311,6 +321,7 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
             total_tokens: Some(581),
             reasoning_tokens: None,
             cached_tokens: Some(16),
+            ..Usage::default()
         },
         output_tokens: Some(65),
         output_token_source: TokenSource::Usage,
@@ -324,6 +335,7 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: true,
+        streamed_unasked: false,
         error: None,
     }
 }
@@ -411,6 +423,8 @@ pub(crate) fn full_row() -> RequestRow {
     (row.dns, row.tls) = (Some(Nanos(5 * US)), Some(Nanos(800 * US)));
     (row.several_choices, row.one_output_read, row.cut_after_terminal) = (true, true, true);
     (row.visible_content_truncated, row.stale_connections) = (true, 2);
+    (row.streamed_unasked, row.usage.cache_creation_tokens, row.usage.cache_counted_apart) =
+        (true, Some(9), true);
     row.counters.malformed_events = 1;
     row.counters.unrecognised_events = 2;
     row.counters.events_after_done = 3;

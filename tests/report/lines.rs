@@ -28,7 +28,8 @@ const SPECIFIED: &str = "request_index request_id slot worker connection_id conn
     stamp_source events reads output_chunks content_chunks reasoning_chunks tool_call_chunks refusal_chunks \
     coalesced_chunks bytes_sent bytes_received body_bytes prompt_tokens output_tokens output_token_source \
     reasoning_tokens cached_tokens finish_reasons planned_context_tokens requested_max_tokens canary controlled_output \
-    error malformed_events cut_after_terminal reused connection_retries";
+    error malformed_events cut_after_terminal reused connection_retries cache_creation_tokens cache_counted_apart \
+    streamed_unasked";
 
 #[test]
 fn every_line_has_every_key() {
