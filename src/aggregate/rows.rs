@@ -99,6 +99,7 @@ pub fn scale(
         cut_after_terminal: record.cut_after_terminal,
         role_chunk_first: record.role_chunk_first,
         streamed_unasked: record.streamed_unasked,
+        anomalies: record.anomalies,
         error: record.error.map(|e| *e),
     };
     Scaled { row, chunks: scaled_chunks }

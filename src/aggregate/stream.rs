@@ -1,11 +1,13 @@
 //! What answers looked like on the wire beyond their outcome: sums of what was counted per request, and how many requests
 //! show an oddity that is no failure. Over measured requests of any outcome; a sum of zero is a real zero.
 
+use std::collections::BTreeMap;
+
 use crate::metrics::row::RequestRow;
-use crate::record::{Counters, Outcome, Phase};
+use crate::record::{Anomaly, Counters, Outcome, Phase};
 
 /// Sums and oddities of a run's answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamFacts {
     /// Every count of a response, summed.
     pub counters: Counters,
@@ -23,6 +25,8 @@ pub struct StreamFacts {
     pub hidden_reasoning: u64,
     /// Answers with more than one choice.
     pub several_choices: u64,
+    /// Answers by what was accepted of their framing, only what occurred.
+    pub anomalies: BTreeMap<Anomaly, u64>,
 }
 
 impl StreamFacts {
@@ -46,6 +50,9 @@ impl StreamFacts {
         self.role_chunk_first += u64::from(row.role_chunk_first);
         self.hidden_reasoning += u64::from(hides_reasoning(row));
         self.several_choices += u64::from(row.several_choices);
+        for anomaly in row.anomalies.iter() {
+            *self.anomalies.entry(anomaly).or_default() += 1;
+        }
     }
 }
 
@@ -129,14 +136,19 @@ mod tests {
         (drained.phase, drained.counters.malformed_events) = (Phase::Drain, 2);
         let mut warmup = failed.clone();
         warmup.phase = Phase::Warmup;
+        failed.anomalies.insert(Anomaly::ObsFold);
+        drained.anomalies = failed.anomalies;
+        drained.anomalies.insert(Anomaly::ContentLengthRepeated);
+        warmup.anomalies = failed.anomalies;
         let facts = StreamFacts::of(&[row(0), failed, drained, warmup]);
         let counters = facts.counters;
         assert_eq!((counters.events, counters.output_chunks, counters.keepalive_comments), (27, 18, 5));
         assert_eq!(counters.malformed_events, u64::MAX, "a file may say anything");
+        let anomalies = BTreeMap::from([(Anomaly::ContentLengthRepeated, 1), (Anomaly::ObsFold, 2)]);
         assert_eq!(
             facts,
-            StreamFacts { counters, ..StreamFacts::default() },
-            "an ordinary answer is not odd"
+            StreamFacts { counters, anomalies, ..StreamFacts::default() },
+            "nothing else is odd"
         );
         assert_eq!(StreamFacts::of(&[]), StreamFacts::default());
     }

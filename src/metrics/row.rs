@@ -1,7 +1,7 @@
 //! One request on the run's axis: what the formulas read. `aggregate` makes rows from records; nothing here is a
 //! clock reading any more.
 
-use crate::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
 use crate::units::Nanos;
 
 /// Which clock the receive stamps of a request come from.
@@ -172,6 +172,8 @@ pub struct RequestRow {
     pub role_chunk_first: bool,
     /// The answer came as an event stream although none was asked for.
     pub streamed_unasked: bool,
+    /// What was accepted of the response's framing.
+    pub anomalies: Anomalies,
     /// What is known about a failure.
     pub error: Option<ErrorDetail>,
 }

@@ -1,7 +1,7 @@
 //! A request's row for unit tests: a plain success, to be changed where a test needs it.
 
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource, TokenSource};
-use crate::record::{Counters, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
 use crate::units::Nanos;
 
 /// An `ok` request: due at 0 ms, sent at 1, first byte 10, first event 11, reasoning 20, content 30, last output 130,
@@ -69,6 +69,7 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         cut_after_terminal: false,
         role_chunk_first: false,
         streamed_unasked: false,
+        anomalies: Anomalies::NONE,
         error: None,
     }
 }

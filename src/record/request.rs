@@ -1,6 +1,6 @@
 //! The record of one request and the stamp of one output chunk.
 
-use crate::record::{Outcome, Usage};
+use crate::record::{Anomalies, Outcome, Usage};
 use crate::units::{Ticks, UnixNanos};
 
 /// One receive instant: the user-space reading taken right after the receive call returned, and the kernel's
@@ -283,6 +283,8 @@ pub struct RequestRecord {
     pub role_chunk_first: bool,
     /// The answer came as an event stream although none was asked for.
     pub streamed_unasked: bool,
+    /// What was accepted of its framing.
+    pub anomalies: Anomalies,
     /// What is known about a failure.
     pub error: Option<Box<ErrorDetail>>,
     /// The visible text went beyond the limit of characters, kept or not.
@@ -328,6 +330,7 @@ impl RequestRecord {
             cut_after_terminal: false,
             role_chunk_first: false,
             streamed_unasked: false,
+            anomalies: Anomalies::NONE,
             error: None,
             text_truncated: false,
             text: None,

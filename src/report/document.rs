@@ -45,7 +45,7 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
 ///   `spec.connection.source_ips`; `span` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that
-///   `artifact.json` follows from this document and the records; `stream`, and in lines `streamed_unasked`; in lines
+///   `artifact.json` follows from this document and the records; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
 ///   prompt tokens but those of lines is that of whole prompts.
 pub const SCHEMA: &str = "hammerscale.run/1.1";

@@ -141,6 +141,8 @@ pub struct RequestLine<'a> {
     role_chunk_first: bool,
     #[serde(default)]
     streamed_unasked: bool,
+    #[serde(default)]
+    anomalies: Vec<Cow<'a, str>>,
     visible_content_truncated: bool,
     cut_after_terminal: bool,
     stale_connections: u32,
@@ -272,6 +274,7 @@ impl<'a> RequestLine<'a> {
             one_output_read: row.one_output_read,
             role_chunk_first: row.role_chunk_first,
             streamed_unasked: row.streamed_unasked,
+            anomalies: row.anomalies.iter().map(|anomaly| anomaly.name().into()).collect(),
             visible_content_truncated: row.visible_content_truncated,
             cut_after_terminal: row.cut_after_terminal,
             stale_connections: row.stale_connections,

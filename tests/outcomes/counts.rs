@@ -148,8 +148,8 @@ fn streams_that_end_oddly_are_counted_and_no_failures() {
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n";
     let server = Server::start(|peer, request| match request.index % 3 {
         0 => {
-            peer.say(chunks(&[FINISHED]) + LAST);
-            Then::Keep
+            peer.say(chunks(&[FINISHED]).replace("Transfer", "X-Folded: a\r\n b\r\nTransfer") + "0\r\n");
+            Then::Close
         }
         1 => {
             peer.say(format!("{HEAD}Content-Length: 9999\r\n\r\n{FINISHED}data: [DONE]\n\n"));
@@ -168,6 +168,10 @@ fn streams_that_end_oddly_are_counted_and_no_failures() {
         "role_chunk_first": 2, "hidden_reasoning": 0, "several_choices": 0,
     });
     assert_eq!(*requests, expected);
+    // The RFC lets a client take a folded field, and a body that ends with its last chunk and the connection.
+    assert_eq!(run.document["stream"]["anomalies"], json!({"eof_before_final_crlf": 2, "obs_fold": 2}));
+    assert_eq!(run.rows[0]["anomalies"], json!(["eof_before_final_crlf", "obs_fold"]));
+    assert_eq!(run.rows[1]["anomalies"], json!([]));
     let warnings = run.document["warnings"].as_array().unwrap();
     assert!(warnings.iter().all(|warning| warning["code"] != "streamed_unasked"), "{warnings:?}");
     follows_from_its_records(&run);

@@ -11,7 +11,9 @@ use hammerscale::config::spec::{
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use hammerscale::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage};
+use hammerscale::record::{
+    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage,
+};
 use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
@@ -336,6 +338,7 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
         cut_after_terminal: false,
         role_chunk_first: true,
         streamed_unasked: false,
+        anomalies: Anomalies::NONE,
         error: None,
     }
 }
@@ -425,6 +428,8 @@ pub(crate) fn full_row() -> RequestRow {
     (row.visible_content_truncated, row.stale_connections) = (true, 2);
     (row.streamed_unasked, row.usage.cache_creation_tokens, row.usage.cache_counted_apart) =
         (true, Some(9), true);
+    row.anomalies.insert(Anomaly::ObsFold);
+    row.anomalies.insert(Anomaly::EofBeforeFinalCrlf);
     row.counters.malformed_events = 1;
     row.counters.unrecognised_events = 2;
     row.counters.events_after_done = 3;

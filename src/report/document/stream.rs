@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::stream::StreamFacts;
+use crate::report::ordered::OrderedMap;
 
 /// Sums over measured requests of any outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,8 @@ pub struct StreamDoc {
     pub body_bytes: u64,
     /// How many requests.
     pub requests: OdditiesDoc,
+    /// How many requests by what was accepted of their answers' framing, only what occurred.
+    pub anomalies: OrderedMap<u64>,
 }
 
 /// How many requests show what is odd and no failure.
@@ -70,7 +73,7 @@ pub struct OdditiesDoc {
 }
 
 impl StreamDoc {
-    pub(super) const fn of(facts: &StreamFacts) -> Self {
+    pub(super) fn of(facts: &StreamFacts) -> Self {
         let counters = &facts.counters;
         Self {
             events: counters.events,
@@ -101,6 +104,7 @@ impl StreamDoc {
                 hidden_reasoning: facts.hidden_reasoning,
                 several_choices: facts.several_choices,
             },
+            anomalies: facts.anomalies.iter().map(|(anomaly, n)| (anomaly.name(), *n)).collect(),
         }
     }
 }

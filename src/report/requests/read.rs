@@ -14,7 +14,7 @@ use super::{CanaryLine, ControlledOutputLine, OBSERVE, RequestLine, STRICT, User
 use crate::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use crate::record::{Counters, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Anomaly, Counters, Outcome, OutputKind, Phase, Usage};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
@@ -190,6 +190,7 @@ impl RequestLine<'_> {
             cut_after_terminal: self.cut_after_terminal,
             role_chunk_first: self.role_chunk_first,
             streamed_unasked: self.streamed_unasked,
+            anomalies: anomalies(&self.anomalies)?,
             error: self.error.and_then(ErrorLine::into_detail),
         })
     }
@@ -210,6 +211,14 @@ const TOKEN_SOURCES: [TokenSource; 5] = [
 fn known<T: Copy>(key: &str, text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let found = all.iter().copied().find(|candidate| name(*candidate) == text);
     found.ok_or_else(|| format!("{key} has the unknown value {text:?}"))
+}
+
+fn anomalies(names: &[Cow<'_, str>]) -> Result<Anomalies, String> {
+    let mut set = Anomalies::NONE;
+    for name in names {
+        set.insert(known("anomalies", name, &Anomaly::ALL, Anomaly::name)?);
+    }
+    Ok(set)
 }
 
 fn nanos(ns: Option<i64>) -> Option<Nanos> {
