@@ -15,7 +15,7 @@ use hammerscale::config::spec::{
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use hammerscale::record::{Counters, Outcome, OutputKind, Phase, Usage};
+use hammerscale::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
 use hammerscale::report::anvil::{Artifact, RunFacts, encode, recompute};
 use hammerscale::report::document::provenance::TargetDoc;
 use hammerscale::report::document::spec::SpecDoc;
@@ -381,6 +381,8 @@ fn plain_row(request_index: u64, start: Nanos, at: ReceiveStamps) -> RequestRow 
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: false,
+        streamed_unasked: false,
+        anomalies: Anomalies::NONE,
         error: None,
     }
 }

@@ -36,7 +36,8 @@ impl SteadyState {
         let lives = |row: &RequestRow| life_within(row, span).unwrap_or(0.0);
         let ok: f64 = measured().filter(|row| formula::counts(row)).map(lives).sum();
         let output = tokens(rows, |row| Some(float(row.output_tokens?) * output_within(row, span)?));
-        let prompt = tokens(rows, |row| Some(float(row.usage.prompt_tokens?) * life_within(row, span)?));
+        let prompt =
+            tokens(rows, |row| Some(float(row.usage.whole_prompt_tokens()?) * life_within(row, span)?));
         Some(Self {
             span,
             held_share: held.as_secs_f64() / seconds,

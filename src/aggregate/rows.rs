@@ -98,6 +98,8 @@ pub fn scale(
         visible_content_truncated: record.text_truncated,
         cut_after_terminal: record.cut_after_terminal,
         role_chunk_first: record.role_chunk_first,
+        streamed_unasked: record.streamed_unasked,
+        anomalies: record.anomalies,
         error: record.error.map(|e| *e),
     };
     Scaled { row, chunks: scaled_chunks }

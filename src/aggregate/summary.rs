@@ -16,6 +16,7 @@
 use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::concurrency::SteadyState;
 use crate::aggregate::counts::Counts;
+use crate::aggregate::stream::StreamFacts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
 use crate::metrics::catalog::{CATALOG, Scope};
@@ -60,6 +61,8 @@ pub struct Summary {
     pub rates: RunRates,
     /// Token facts.
     pub tokens: TokenFacts,
+    /// What answers looked like on the wire.
+    pub stream: StreamFacts,
     /// What the rows say about the instrument itself.
     pub stamps: StampFacts,
     /// Ok requests whose first event announced only a role.
@@ -169,6 +172,7 @@ impl Summary {
             compat: chunks.peers.values(rows),
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
+            stream: StreamFacts::of(rows),
             stamps: StampFacts::of(rows, &chunks.read_delays),
             role_chunk_first: ok.fold(0, |n, row| n + u64::from(row.role_chunk_first)),
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::aggregate::stream::hides_reasoning;
 use crate::metrics::row::{RequestRow, TokenSource};
 use crate::metrics::{MetricId, formula};
 
@@ -42,10 +43,14 @@ pub struct AskedReceived {
 /// Sums over the requests that have both numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cached {
-    /// Prompt tokens.
+    /// Tokens of the whole prompts.
     pub prompt: u64,
     /// Those from the server's cache.
     pub cached: u64,
+    /// Those that were written to it; `None` when no server told.
+    pub created: Option<u64>,
+    /// Requests whose server counts the tokens of its cache beside the prompt tokens; elsewhere they are part of them.
+    pub counted_apart: u64,
 }
 
 /// Sums over the requests whose tokens were counted by the server and all can have come in chunks.
@@ -84,11 +89,15 @@ impl TokenFacts {
     fn add(&mut self, row: &RequestRow) {
         *self.sources.entry(row.output_token_source).or_default() += 1;
         compare(&mut self.output, row.requested_max_tokens, row.output_tokens);
-        compare(&mut self.prompt, row.planned_context_tokens, row.usage.prompt_tokens);
-        if let (Some(prompt), Some(cached)) = (row.usage.prompt_tokens, row.usage.cached_tokens) {
+        compare(&mut self.prompt, row.planned_context_tokens, row.usage.whole_prompt_tokens());
+        if let (Some(prompt), Some(cached)) = (row.usage.whole_prompt_tokens(), row.usage.cached_tokens) {
             let sums = self.cached.get_or_insert_default();
             sums.prompt = sums.prompt.saturating_add(prompt);
             sums.cached = sums.cached.saturating_add(cached);
+            if let Some(created) = row.usage.cache_creation_tokens {
+                sums.created = Some(sums.created.unwrap_or(0).saturating_add(created));
+            }
+            sums.counted_apart += u64::from(row.usage.cache_counted_apart);
         }
         if formula::value(MetricId::Tpot, row).is_some() {
             let measured = formula::measured_first_chunk_tokens(row).is_some();
@@ -136,11 +145,6 @@ impl PerChunk {
     }
 }
 
-/// The server counts reasoning that it does not send.
-fn hides_reasoning(row: &RequestRow) -> bool {
-    row.usage.reasoning_tokens.is_some_and(|n| n > 0) && row.counters.reasoning_chunks == 0
-}
-
 fn compare(sums: &mut Option<AskedReceived>, asked: Option<u64>, received: Option<u64>) {
     if let (Some(asked), Some(received)) = (asked, received) {
         let sums = sums.get_or_insert_default();
@@ -175,11 +179,25 @@ mod tests {
         assert_eq!(facts.sources, BTreeMap::from([(TokenSource::Usage, 2), (TokenSource::ContentChunks, 1)]));
         assert_eq!(facts.output, Some(AskedReceived { requests: 3, asked: 384, received: 145 }));
         assert_eq!(facts.prompt, Some(AskedReceived { requests: 2, asked: 1024, received: 200 }));
-        assert_eq!(facts.cached, Some(Cached { prompt: 200, cached: 80 }));
+        assert_eq!(facts.cached, Some(Cached { prompt: 200, cached: 80, ..Cached::default() }));
         assert_eq!(facts.cached.unwrap().share(), Some(0.4));
         assert_eq!(facts.per_chunk, Some(PerChunk { requests: 1, measured: 0, tokens: 11, chunks: 6 }));
         assert_eq!(facts.per_chunk.unwrap().ratio(), Some(10.0 / 6.0));
         assert_eq!((facts.without_usage, facts.ended_early), (1, 2));
+    }
+
+    #[test]
+    fn a_cache_that_is_counted_apart_is_added_up_and_told() {
+        let mut apart = row(1);
+        let usage = &mut apart.usage;
+        (usage.prompt_tokens, usage.cache_creation_tokens, usage.cache_counted_apart) =
+            (Some(50), Some(10), true);
+        let facts = TokenFacts::of(&[row(0), apart]);
+        assert_eq!(facts.prompt, Some(AskedReceived { requests: 2, asked: 1024, received: 200 }));
+        assert_eq!(
+            facts.cached,
+            Some(Cached { prompt: 200, cached: 80, created: Some(10), counted_apart: 1 })
+        );
     }
 
     #[test]

@@ -140,6 +140,7 @@ fn describe(
         completion_tokens: usage.completion_tokens,
         reasoning_tokens: usage.reasoning_tokens,
         cached_tokens: usage.cached_tokens,
+        cache_creation_tokens: usage.cache_creation_tokens,
         done: account.done(),
         events_after_done: counters.events_after_done,
         malformed_events: counters.malformed_events,

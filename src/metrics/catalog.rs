@@ -161,7 +161,7 @@ catalog! {
     OutputTokSPerUser: "output_tok_s_per_user", "Output speed per user", TokensPerSecond, Distribution, Request, HigherIsBetter;
         "output tokens over end to end"; "output tokens are unknown"; "1.0".
     PromptTokens: "prompt_tokens", "Prompt tokens", Tokens, Distribution, Request, Neither;
-        "prompt tokens as the server counted them"; "the server sent no count"; "1.0".
+        "tokens of the whole prompt as the server counted them, those of its cache included"; "the server sent no count"; "1.0".
     OutputTokens: "output_tokens", "Output tokens", Tokens, Distribution, Request, Neither;
         "output tokens by the best source there is, reasoning included where the server includes it"; "no source knows the count"; "1.0".
     ReasoningTokens: "reasoning_tokens", "Reasoning tokens", Tokens, Distribution, Request, Neither;

@@ -41,16 +41,18 @@ pub fn value(id: MetricId, row: &RequestRow) -> Option<f64> {
         MetricId::Tpot => tpot_ms(row),
         MetricId::DecodeTokS => per(1000.0, tpot_ms(row)?),
         MetricId::EffectivePrefillTokS => {
-            per(count(row.usage.prompt_tokens)?, seconds(at.first_output, row.send_start)?)
+            per(count(row.usage.whole_prompt_tokens())?, seconds(at.first_output, row.send_start)?)
         }
         MetricId::OutputTokSPerUser => {
             per(count(row.output_tokens)?, seconds(stream_end(row), row.send_start)?)
         }
-        MetricId::PromptTokens => count(row.usage.prompt_tokens),
+        MetricId::PromptTokens => count(row.usage.whole_prompt_tokens()),
         MetricId::OutputTokens => count(row.output_tokens),
         MetricId::ReasoningTokens => count(row.usage.reasoning_tokens),
         MetricId::CachedTokens => count(row.usage.cached_tokens),
-        MetricId::PrefixCacheHit => per(count(row.usage.cached_tokens)?, count(row.usage.prompt_tokens)?),
+        MetricId::PrefixCacheHit => {
+            per(count(row.usage.cached_tokens)?, count(row.usage.whole_prompt_tokens())?)
+        }
         MetricId::SendLag => ms(row.send_start, Some(row.due)),
         MetricId::RequestWrite => ms(row.send_end, row.send_start),
         MetricId::Connect => row.connect.map(Nanos::as_millis_f64),
@@ -271,6 +273,17 @@ mod tests {
             MetricId::EffectivePrefillTokS,
         ] {
             assert_eq!(value(id, &row), None, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_cache_that_is_counted_apart_is_part_of_the_prompt() {
+        let mut apart = row(0);
+        let usage = &mut apart.usage;
+        (usage.prompt_tokens, usage.cache_creation_tokens, usage.cache_counted_apart) =
+            (Some(50), Some(10), true);
+        for metric in CATALOG {
+            assert_eq!(value(metric.id, &apart), value(metric.id, &row(0)), "{}", metric.name);
         }
     }
 

@@ -68,7 +68,7 @@ impl RunRates {
         let per_second = |n: u64| float(n) / seconds;
         let (mean, max) = concurrency(measured(), window);
         let output = tokens(measured(), |row| row.output_tokens);
-        let prompt = tokens(measured(), |row| row.usage.prompt_tokens);
+        let prompt = tokens(measured(), |row| row.usage.whole_prompt_tokens());
         Self {
             request_rate: Some(per_second(count(measured().filter(|row| formula::counts(row))))),
             attempt_rate: Some(per_second(count(measured()))),

@@ -1,7 +1,7 @@
 //! One request on the run's axis: what the formulas read. `aggregate` makes rows from records; nothing here is a
 //! clock reading any more.
 
-use crate::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
 use crate::units::Nanos;
 
 /// Which clock the receive stamps of a request come from.
@@ -170,6 +170,10 @@ pub struct RequestRow {
     pub cut_after_terminal: bool,
     /// The first event announced only a role.
     pub role_chunk_first: bool,
+    /// The answer came as an event stream although none was asked for.
+    pub streamed_unasked: bool,
+    /// What was accepted of the response's framing.
+    pub anomalies: Anomalies,
     /// What is known about a failure.
     pub error: Option<ErrorDetail>,
 }

@@ -1,7 +1,7 @@
 //! A request's row for unit tests: a plain success, to be changed where a test needs it.
 
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource, TokenSource};
-use crate::record::{Counters, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
 use crate::units::Nanos;
 
 /// An `ok` request: due at 0 ms, sent at 1, first byte 10, first event 11, reasoning 20, content 30, last output 130,
@@ -55,13 +55,7 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
             reasoning_deltas: 2,
             ..Counters::default()
         },
-        usage: Usage {
-            prompt_tokens: Some(100),
-            completion_tokens: Some(11),
-            total_tokens: Some(111),
-            reasoning_tokens: Some(4),
-            cached_tokens: Some(40),
-        },
+        usage: usage(),
         output_tokens: Some(11),
         output_token_source: TokenSource::Usage,
         first_chunk_tokens: None,
@@ -74,6 +68,19 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: false,
+        streamed_unasked: false,
+        anomalies: Anomalies::NONE,
         error: None,
+    }
+}
+
+fn usage() -> Usage {
+    Usage {
+        prompt_tokens: Some(100),
+        completion_tokens: Some(11),
+        total_tokens: Some(111),
+        reasoning_tokens: Some(4),
+        cached_tokens: Some(40),
+        ..Usage::default()
     }
 }

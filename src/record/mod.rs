@@ -3,15 +3,19 @@
 //! A worker fills one [`RequestRecord`] per request and one [`ChunkStamp`] per output chunk and pushes them into
 //! its rings. Ticks stay ticks here; `aggregate` scales them later, off the worker cores.
 
+pub mod anomaly;
 pub mod id;
 pub mod outcome;
 pub mod request;
 pub mod ring;
+pub mod usage;
 
+pub use anomaly::{Anomalies, Anomaly};
 pub use id::RunId;
 pub use outcome::Outcome;
 pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
-    RequestRecord, Stamp, StampKind, Usage,
+    RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
+pub use usage::Usage;

@@ -1,6 +1,6 @@
 //! The record of one request and the stamp of one output chunk.
 
-use crate::record::Outcome;
+use crate::record::{Anomalies, Outcome, Usage};
 use crate::units::{Ticks, UnixNanos};
 
 /// One receive instant: the user-space reading taken right after the receive call returned, and the kernel's
@@ -122,21 +122,6 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Bytes of the body after the transfer coding was removed.
     pub body_bytes: u64,
-}
-
-/// Token counts as the server reported them, last value seen, raw. `None` where it reported none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// `prompt_tokens` (or the dialect's word for it).
-    pub prompt_tokens: Option<u64>,
-    /// `completion_tokens`, reasoning never added.
-    pub completion_tokens: Option<u64>,
-    /// `total_tokens`.
-    pub total_tokens: Option<u64>,
-    /// `completion_tokens_details.reasoning_tokens`.
-    pub reasoning_tokens: Option<u64>,
-    /// `prompt_tokens_details.cached_tokens`.
-    pub cached_tokens: Option<u64>,
 }
 
 /// A finish reason of up to [`FinishReason::CAPACITY`] bytes, kept inline so that recording it allocates nothing.
@@ -298,6 +283,8 @@ pub struct RequestRecord {
     pub role_chunk_first: bool,
     /// The answer came as an event stream although none was asked for.
     pub streamed_unasked: bool,
+    /// What was accepted of its framing.
+    pub anomalies: Anomalies,
     /// What is known about a failure.
     pub error: Option<Box<ErrorDetail>>,
     /// The visible text went beyond the limit of characters, kept or not.
@@ -343,6 +330,7 @@ impl RequestRecord {
             cut_after_terminal: false,
             role_chunk_first: false,
             streamed_unasked: false,
+            anomalies: Anomalies::NONE,
             error: None,
             text_truncated: false,
             text: None,

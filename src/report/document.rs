@@ -12,6 +12,7 @@ pub mod measured;
 pub mod metric;
 pub mod provenance;
 pub mod spec;
+pub mod stream;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
 use self::metric::MetricDoc;
 use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
 use self::spec::SpecDoc;
+use self::stream::StreamDoc;
 use crate::aggregate::summary::Summary;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::metrics::row::StampSource;
@@ -43,7 +45,9 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
 ///   `spec.connection.source_ips`; `span` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that
-///   `artifact.json` follows from this document and the records.
+///   `artifact.json` follows from this document and the records; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
+///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
+///   prompt tokens but those of lines is that of whole prompts.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
 /// How the load is driven.
@@ -169,6 +173,9 @@ pub struct RunDocument {
     pub rates: RatesDoc,
     /// Token facts.
     pub tokens: TokensDoc,
+    /// What answers looked like on the wire; absent in documents of version 1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamDoc>,
     /// How good the instrument was.
     pub instrument: InstrumentDoc,
     /// What other tools would have reported, by tool; absent in documents of version 1.0.
@@ -226,6 +233,7 @@ impl RunDocument {
             metrics: MetricDoc::all(summary),
             rates: measured::rates(&summary.rates),
             tokens: TokensDoc::of(&summary.tokens),
+            stream: Some(StreamDoc::of(&summary.stream)),
             instrument: InstrumentDoc::of(facts.instrument, &summary.stamps, judgement),
             compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
             warnings: found.into_iter().map(WarningDoc::of).collect(),
@@ -253,6 +261,7 @@ impl RunDocument {
         again.metrics = MetricDoc::all(summary);
         again.rates = measured::rates(&summary.rates);
         again.tokens = TokensDoc::of(&summary.tokens);
+        again.stream = Some(StreamDoc::of(&summary.stream));
         let kernel_stamps_asked = self.spec.instrument.stamps == StampSource::Kernel.name();
         again.instrument.take_stamps(&summary.stamps, kernel_stamps_asked);
         again

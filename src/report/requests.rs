@@ -5,6 +5,7 @@
 //! `events.bin` the file holds what is needed to compute every number of `run.json` again: [`read`] turns lines
 //! back into rows. Values of metrics are not repeated here.
 
+mod error;
 pub mod read;
 
 use std::borrow::Cow;
@@ -13,9 +14,9 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::row::{CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow};
-use crate::record::outcome::Fault;
-use crate::record::{ErrorDetail, Outcome, RunId};
+use crate::record::RunId;
 use crate::report::ordered::OrderedMap;
+use crate::report::requests::error::ErrorLine;
 use crate::units::Nanos;
 
 /// Requests sent twice, per request. This version repeats none, so the count of every request is a real zero.
@@ -124,6 +125,11 @@ pub struct RequestLine<'a> {
     chunk_tokens: Option<u64>,
     reasoning_tokens: Option<u64>,
     cached_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_tokens: Option<u64>,
+    /// The counts of the cache are no part of `prompt_tokens`.
+    #[serde(default)]
+    cache_counted_apart: bool,
     finish_reasons: OrderedMap<Cow<'a, str>>,
     /// All of them as they came; `null` where the map above says as much.
     #[serde(default)]
@@ -133,6 +139,10 @@ pub struct RequestLine<'a> {
     several_choices: bool,
     one_output_read: bool,
     role_chunk_first: bool,
+    #[serde(default)]
+    streamed_unasked: bool,
+    #[serde(default)]
+    anomalies: Vec<Cow<'a, str>>,
     visible_content_truncated: bool,
     cut_after_terminal: bool,
     stale_connections: u32,
@@ -179,26 +189,6 @@ struct ControlledOutputLine {
     capture_complete: bool,
     exact_adherence: Option<bool>,
     passed: bool,
-}
-
-/// What is known about a failure: `class` is the outcome, `fault` whose it is; `body_start` the first bytes of a body
-/// that was no stream, bytes that are not UTF-8 replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ErrorLine<'a> {
-    class: Cow<'a, str>,
-    fault: Cow<'a, str>,
-    detail: Option<Cow<'a, str>>,
-    offset: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    code: Option<Cow<'a, str>>,
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
-    error_type: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    retry_after: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    location: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    body_start: Option<Cow<'a, str>>,
 }
 
 const STRICT: &str = "strict";
@@ -274,6 +264,8 @@ impl<'a> RequestLine<'a> {
             chunk_tokens: row.chunk_tokens,
             reasoning_tokens: row.usage.reasoning_tokens,
             cached_tokens: row.usage.cached_tokens,
+            cache_creation_tokens: row.usage.cache_creation_tokens,
+            cache_counted_apart: row.usage.cache_counted_apart,
             finish_reasons: finish_reasons(&row.finish_reasons),
             finish_reasons_in_order: finish_reasons_in_order(&row.finish_reasons),
             planned_context_tokens: row.planned_context_tokens,
@@ -281,6 +273,8 @@ impl<'a> RequestLine<'a> {
             several_choices: row.several_choices,
             one_output_read: row.one_output_read,
             role_chunk_first: row.role_chunk_first,
+            streamed_unasked: row.streamed_unasked,
+            anomalies: row.anomalies.iter().map(|anomaly| anomaly.name().into()).collect(),
             visible_content_truncated: row.visible_content_truncated,
             cut_after_terminal: row.cut_after_terminal,
             stale_connections: row.stale_connections,
@@ -336,40 +330,6 @@ impl ControlledOutputLine {
             exact_adherence: seen.exact_adherence,
             passed: seen.passed,
         }
-    }
-}
-
-impl<'a> ErrorLine<'a> {
-    /// `None` for a request without a failure and without a detail.
-    fn of(outcome: Outcome, detail: Option<&'a ErrorDetail>) -> Option<Self> {
-        if !outcome.is_failed() && detail.is_none() {
-            return None;
-        }
-        let text = |t: &'a Option<String>| t.as_deref().map(Cow::from);
-        Some(Self {
-            class: outcome.name().into(),
-            fault: fault_name(outcome.fault()).into(),
-            detail: detail.map(|d| d.message.as_str()).filter(|m| !m.is_empty()).map(Cow::from),
-            offset: detail.and_then(|d| d.offset),
-            code: detail.and_then(|d| text(&d.code)),
-            error_type: detail.and_then(|d| text(&d.error_type)),
-            retry_after: detail.and_then(|d| text(&d.retry_after)),
-            location: detail.and_then(|d| text(&d.location)),
-            body_start: detail
-                .map(|d| d.body_start.as_slice())
-                .filter(|b| !b.is_empty())
-                .map(String::from_utf8_lossy),
-        })
-    }
-}
-
-/// Whose fault an ending is, as documents say it.
-#[must_use]
-pub const fn fault_name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Nobody => "nobody",
-        Fault::Server => "server",
-        Fault::Client => "client",
     }
 }
 

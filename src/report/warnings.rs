@@ -45,6 +45,8 @@ pub enum Code {
     NoUsage,
     /// Chunks carry several tokens.
     MultiTokenChunks,
+    /// Answers came as event streams although none was asked for.
+    StreamedUnasked,
     /// Connections were to be kept and the server closed every one.
     ConnectionsNotKept,
     /// Connections that were to be made before the window could not be made.
@@ -79,6 +81,7 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
         (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| spec.body.streamed)),
         (Code::NoUsage, no_usage(spec, summary)),
         (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| spec.body.streamed)),
+        (Code::StreamedUnasked, streamed_unasked(summary)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
         (Code::PrewarmFailed, facts.instrument.prewarm.as_ref().and_then(prewarm_failed)),
         (Code::SimulatedTarget, simulated_target(spec)),
@@ -89,7 +92,7 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
@@ -100,6 +103,7 @@ impl Code {
         Self::RoleChunkFirst,
         Self::NoUsage,
         Self::MultiTokenChunks,
+        Self::StreamedUnasked,
         Self::ConnectionsNotKept,
         Self::PrewarmFailed,
         Self::SimulatedTarget,
@@ -120,6 +124,7 @@ impl Code {
             Self::RoleChunkFirst => "role_chunk_first",
             Self::NoUsage => "no_usage",
             Self::MultiTokenChunks => "multi_token_chunks",
+            Self::StreamedUnasked => "streamed_unasked",
             Self::ConnectionsNotKept => "connections_not_kept",
             Self::PrewarmFailed => "prewarm_failed",
             Self::SimulatedTarget => "simulated_target",
@@ -209,6 +214,16 @@ fn multi_token_chunks(summary: &Summary) -> Option<String> {
     Some(format!(
         "a chunk carries {ratio} tokens on average: gaps between chunks are not gaps between tokens"
     ))
+}
+
+fn streamed_unasked(summary: &Summary) -> Option<String> {
+    let unasked = summary.stream.streamed_unasked;
+    (unasked > 0).then(|| {
+        let (some, all) = (display::whole(unasked), display::counted(summary.counts.started, "request"));
+        format!(
+            "{some} of {all} got an event stream that was not asked for: their times are those of a stream"
+        )
+    })
 }
 
 fn connections_not_kept(spec: &RunSpec, summary: &Summary) -> Option<String> {

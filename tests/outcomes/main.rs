@@ -16,6 +16,7 @@
 mod ahead;
 mod answers;
 mod connections;
+mod counts;
 mod deadlines;
 mod endings;
 mod requests;

@@ -176,6 +176,16 @@ impl Run {
         files_below(self.dir.path())
     }
 
+    /// Its directory.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    /// One of the files in it.
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap()
+    }
+
     /// The outcomes, by number.
     pub(crate) fn outcomes(&self) -> Vec<&str> {
         self.rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect()

@@ -11,7 +11,9 @@ use hammerscale::config::spec::{
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use hammerscale::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage};
+use hammerscale::record::{
+    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage,
+};
 use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
@@ -134,6 +136,16 @@ pub(crate) fn normal() -> Run {
     order.sort_by_key(|i| run.rows[*i].at.end);
     run.chunks = order.iter().map(|i| run.chunks[*i].clone()).collect();
     run.rows = order.iter().map(|i| run.rows[*i].clone()).collect();
+    run
+}
+
+/// The same from a server that counts the tokens of its cache beside those of the prompt.
+pub(crate) fn cache_apart() -> Run {
+    let mut run = normal();
+    for usage in run.rows.iter_mut().map(|row| &mut row.usage).filter(|usage| usage.prompt_tokens.is_some()) {
+        usage.prompt_tokens = usage.prompt_tokens.map(|tokens| tokens - 16 - 300);
+        (usage.cache_creation_tokens, usage.cache_counted_apart) = (Some(300), true);
+    }
     run
 }
 
@@ -311,6 +323,7 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
             total_tokens: Some(581),
             reasoning_tokens: None,
             cached_tokens: Some(16),
+            ..Usage::default()
         },
         output_tokens: Some(65),
         output_token_source: TokenSource::Usage,
@@ -324,6 +337,8 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
         visible_content_truncated: false,
         cut_after_terminal: false,
         role_chunk_first: true,
+        streamed_unasked: false,
+        anomalies: Anomalies::NONE,
         error: None,
     }
 }
@@ -411,6 +426,10 @@ pub(crate) fn full_row() -> RequestRow {
     (row.dns, row.tls) = (Some(Nanos(5 * US)), Some(Nanos(800 * US)));
     (row.several_choices, row.one_output_read, row.cut_after_terminal) = (true, true, true);
     (row.visible_content_truncated, row.stale_connections) = (true, 2);
+    (row.streamed_unasked, row.usage.cache_creation_tokens, row.usage.cache_counted_apart) =
+        (true, Some(9), true);
+    row.anomalies.insert(Anomaly::ObsFold);
+    row.anomalies.insert(Anomaly::EofBeforeFinalCrlf);
     row.counters.malformed_events = 1;
     row.counters.unrecognised_events = 2;
     row.counters.events_after_done = 3;

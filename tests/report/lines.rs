@@ -28,7 +28,8 @@ const SPECIFIED: &str = "request_index request_id slot worker connection_id conn
     stamp_source events reads output_chunks content_chunks reasoning_chunks tool_call_chunks refusal_chunks \
     coalesced_chunks bytes_sent bytes_received body_bytes prompt_tokens output_tokens output_token_source \
     reasoning_tokens cached_tokens finish_reasons planned_context_tokens requested_max_tokens canary controlled_output \
-    error malformed_events cut_after_terminal reused connection_retries";
+    error malformed_events cut_after_terminal reused connection_retries cache_creation_tokens cache_counted_apart \
+    streamed_unasked anomalies";
 
 #[test]
 fn every_line_has_every_key() {
@@ -63,6 +64,7 @@ fn the_values_stand_under_their_keys() {
         ("first_output_kind", "\"content\""),
         ("stamp_source", "\"kernel\""),
         ("output_token_source", "\"usage\""),
+        ("anomalies", r#"["eof_before_final_crlf","obs_fold"]"#),
         ("dns_ns", "5000"),
         ("due_ns", "1000000"),
     ] {
@@ -114,6 +116,7 @@ fn what_is_no_request_is_named_by_its_line() {
         ("nonsense\n", "expected"),
         (unknown.as_str(), "outcome has the unknown value \"sublime\""),
         (&good.replace("\"0\":\"stop\"", "\"x\":\"stop\""), "no choice index"),
+        (&good.replace("\"obs_fold\"", "\"of_tomorrow\""), "anomalies has the unknown value"),
         (&good.replace("\"policy\":\"strict\"", "\"policy\":\"lax\""), "lax"),
     ] {
         let text = format!("{good}\n{bad}{good}");

@@ -22,6 +22,9 @@ def load(requests, events):
     for r in rows:
         r["at"] = at[r["request_index"]]
         r["connected_start"] = r["send_start_ns"] if r["connect_start_ns"] is None else r["connect_start_ns"]
+        # Of the whole prompt: some servers count the tokens of their cache beside the others.
+        if r["prompt_tokens"] is not None and r["cache_counted_apart"]:
+            r["prompt_tokens"] += (r["cached_tokens"] or 0) + (r["cache_creation_tokens"] or 0)
         r["over"] = r["end_ns"] if r["terminal_ns"] is None else r["terminal_ns"]
     return rows
 

@@ -118,9 +118,12 @@ fn compare(path: &str, ours: &Value, theirs: &Value, compared: &mut usize) {
 
 #[test]
 fn a_second_implementation_gives_the_peers_values() {
-    for (name, run, nulls) in
-        [("normal", fixture::normal(), 0), ("counted", counted(), 0), ("gaps", with_gaps_in_knowledge(), 21)]
-    {
+    for (name, run, nulls) in [
+        ("normal", fixture::normal(), 0),
+        ("cache_apart", fixture::cache_apart(), 0),
+        ("counted", counted(), 0),
+        ("gaps", with_gaps_in_knowledge(), 21),
+    ] {
         let document: Value = serde_json::from_str(&run.document().to_json().unwrap()).unwrap();
         let theirs = second_implementation(&run);
         let mut compared = 0;
@@ -184,7 +187,8 @@ fn page() -> String {
          the `metrics` of `artifact.json`.\n\nThe definitions were read in the tools' published packages of the versions \
          named here. Each tool stamps in user space, when\nits event loop has come round; its own numbers hold these \
          delays, the numbers here do not. `null` stands for what a tool\ncomputes from something that a run does not \
-         measure.\n\nThis page is made from the tables in `src/metrics/compat/`; `HAMMERSCALE_BLESS=1 cargo test --test \
+         measure. `usage` stands for the counts of any endpoint; where these set the tokens\nof a cache beside those of \
+         the prompt (messages), `usage.prompt_tokens` is their sum, the whole prompt.\n\nThis page is made from the tables in `src/metrics/compat/`; `HAMMERSCALE_BLESS=1 cargo test --test \
          report` writes it anew.\n",
     );
     for peer in PEERS {

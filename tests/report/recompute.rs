@@ -32,6 +32,7 @@ pub(crate) fn events_bin(run: &Run) -> Vec<u8> {
 fn a_saved_run_gives_the_same_document_to_the_last_digit() {
     for run in [
         fixture::normal(),
+        fixture::cache_apart(),
         fixture::empty(),
         fixture::one_sample(),
         fixture::all_failed(),
@@ -105,6 +106,85 @@ fn a_second_implementation_agrees_with_the_document() {
     assert_eq!(document["rates"]["request_rate"], 58.0 / seconds);
     let output: i64 = ok.iter().map(|l| number(l, "output_tokens")).sum();
     assert_eq!(document["rates"]["output_tok_s"], output as f64 / seconds);
+}
+
+/// Whichever way a server counts the tokens of its cache, the run is the same; only that way is told.
+#[test]
+fn how_a_cache_is_counted_changes_no_number() {
+    let document = |run: &Run| -> Value { serde_json::from_str(&run.document().to_json().unwrap()).unwrap() };
+    let (within, mut apart) = (document(&fixture::normal()), document(&fixture::cache_apart()));
+    let cached = &mut apart["tokens"]["cached"];
+    assert_eq!((&cached["created"], &cached["counted_apart"]), (&(58 * 300).into(), &58.into()));
+    (cached["created"], cached["counted_apart"]) = (Value::Null, 0.into());
+    assert_eq!(apart, within);
+    let hit = &within["metrics"]["prefix_cache_hit"];
+    assert_eq!(
+        (hit["max"].as_f64(), &within["metrics"]["prompt_tokens"]["p50"]),
+        (Some(16.0 / 516.0), &516.0.into())
+    );
+}
+
+/// Sums over the lines, key by key, and oddities by their definitions.
+#[test]
+fn what_was_counted_per_request_is_in_the_sums() {
+    let mut run = counted();
+    let odd = fixture::full_row();
+    run.chunks.push(Vec::new());
+    run.rows.push(odd);
+    for row in &mut run.rows {
+        match row.request_index % 10 {
+            3 => (row.at.terminal, row.user.terminal) = (None, None),
+            4 => row.finish_reasons.clear(),
+            5 => row.streamed_unasked = true,
+            6 => row.usage.reasoning_tokens = Some(2),
+            _ => {}
+        }
+    }
+    let text = String::from_utf8(requests_jsonl(&run)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let measured: Vec<Value> = lines.filter(|line| line["phase"] != "warmup").collect();
+    let document: Value = serde_json::from_str(&run.document().to_json().unwrap()).unwrap();
+    let stream = document["stream"].as_object().unwrap();
+    let mut above_zero = 0;
+    for (key, sum) in stream.iter().filter(|(_, value)| !value.is_object()) {
+        let own: u64 = measured.iter().map(|line| line[key].as_u64().unwrap()).sum();
+        assert_eq!(*sum, own, "{key}");
+        above_zero += usize::from(own > 0);
+    }
+    assert!(above_zero > 12, "{above_zero} of {}", stream.len());
+    // Every count of a line that is no number of a token, a stamp or a name has its sum.
+    let counts = ["events", "reads", "chunks", "comments", "bytes", "after_done", "sent", "received"];
+    for key in measured[0].as_object().unwrap().keys() {
+        if counts.iter().any(|end| key.ends_with(end)) {
+            assert!(stream.contains_key(key), "{key}");
+        }
+    }
+    let complete = |line: &&Value| {
+        let outcomes = ["ok", "no_output", "canary_failed", "controlled_output_failed"];
+        outcomes.contains(&line["outcome"].as_str().unwrap()) && line["events"] != 0
+    };
+    let is = |key: &'static str| move |line: &&Value| line[key] == true;
+    let hidden = |line: &&Value| {
+        line["reasoning_tokens"].as_u64().is_some_and(|n| n > 0) && line["reasoning_chunks"] == 0
+    };
+    let all = || measured.iter();
+    for (key, own) in [
+        ("missing_done", all().filter(complete).filter(|line| line["terminal_ns"].is_null()).count()),
+        (
+            "missing_finish_reason",
+            all().filter(complete).filter(|line| line["finish_reasons"] == serde_json::json!({})).count(),
+        ),
+        ("cut_after_terminal", all().filter(is("cut_after_terminal")).count()),
+        ("streamed_unasked", all().filter(is("streamed_unasked")).count()),
+        ("role_chunk_first", all().filter(is("role_chunk_first")).count()),
+        ("several_choices", all().filter(is("several_choices")).count()),
+        ("hidden_reasoning", all().filter(hidden).count()),
+    ] {
+        assert!(own > 0, "{key}");
+        assert_eq!(stream["requests"][key], own, "{key}");
+    }
+    assert_eq!(stream["requests"].as_object().unwrap().len(), 7);
+    assert_eq!(stream["anomalies"], serde_json::json!({"eof_before_final_crlf": 1, "obs_fold": 1}));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 15] = [
+    let table: [(Code, Change, &str); 16] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -92,6 +92,11 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::MultiTokenChunks,
             |run| run.rows.iter_mut().for_each(|r| r.counters.output_chunks = 32),
             "1.97 tokens",
+        ),
+        (
+            Code::StreamedUnasked,
+            |run| run.rows.iter_mut().take(3).for_each(|r| r.streamed_unasked = true),
+            "3 of 200 requests got an event stream",
         ),
         (
             Code::ConnectionsNotKept,

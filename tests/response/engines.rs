@@ -216,6 +216,16 @@ fn check_typed_stream(answer: &Recorded, seen: &Account) {
     assert!(prompt.is_some() && completion.is_some(), "{place}");
     assert_eq!((seen.usage.prompt_tokens, seen.usage.completion_tokens), (prompt, completion), "{place}");
     assert_eq!(seen.usage.cached_tokens, cached, "{place}");
+    check_whole_prompt(answer, seen, prompt, cached);
+}
+
+/// Only messages count the cache beside the prompt. None of the recorded servers says what it wrote to its cache.
+fn check_whole_prompt(answer: &Recorded, seen: &Account, prompt: Option<u64>, cached: Option<u64>) {
+    let apart = answer.dialect() == Dialect::Messages;
+    assert_eq!(seen.usage.cache_counted_apart, apart, "{}", answer.place);
+    assert_eq!(seen.usage.cache_creation_tokens, None, "{}", answer.place);
+    let whole = prompt.map(|prompt| prompt + cached.filter(|_| apart).unwrap_or(0));
+    assert_eq!(seen.usage.whole_prompt_tokens(), whole, "{}", answer.place);
 }
 
 fn check_whole(answer: &Recorded, seen: &Account) {
@@ -260,6 +270,7 @@ fn check_whole(answer: &Recorded, seen: &Account) {
     assert_eq!(counts, tokens.map(|key| usage[key].as_u64()), "{place}");
     assert!(counts[0].is_some() && (vectors || counts[1].is_some()), "{place}");
     assert_eq!(seen.usage.cached_tokens, cached.as_u64(), "{place}");
+    check_whole_prompt(answer, seen, counts[0], cached.as_u64());
     let counters = seen.counters;
     assert_eq!((counters.events, counters.output_chunks, counters.content_deltas), (0, 0, 0), "{place}");
 }

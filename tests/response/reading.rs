@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use hammerscale::record::{
-    CapturedText, Counters, ErrorDetail, Outcome, OutputKind, Phase, RequestRecord, Usage,
+    Anomalies, CapturedText, Counters, ErrorDetail, Outcome, OutputKind, Phase, RequestRecord, Usage,
 };
 use hammerscale::units::{Nanos, Ticks};
 use hammerscale::wire::dialect::{Dialect, EventMeaning};
@@ -50,6 +50,7 @@ pub(crate) struct Account {
     pub(crate) first_output_kind: Option<OutputKind>,
     pub(crate) cut_after_terminal: bool,
     pub(crate) streamed_unasked: bool,
+    pub(crate) anomalies: Anomalies,
     pub(crate) terminal_seen: bool,
     pub(crate) may_keep_alive: bool,
     pub(crate) announced: Option<Nanos>,
@@ -143,6 +144,7 @@ pub(crate) fn read(reader: &mut ResponseReader, bytes: &[u8], cuts: &[usize], en
         first_output_kind: record.first_output_kind,
         cut_after_terminal: record.cut_after_terminal,
         streamed_unasked: record.streamed_unasked,
+        anomalies: record.anomalies,
         terminal_seen: reader.terminal_seen(),
         may_keep_alive,
         announced: reader.announced_keep_alive(),

@@ -181,10 +181,10 @@ impl Samples {
     }
 
     fn add_tokens(&mut self, row: &RequestRow, start: Nanos, first: Nanos, last: Nanos) {
-        self.input.extend(row.usage.prompt_tokens);
+        self.input.extend(row.usage.whole_prompt_tokens());
         self.output.extend(row.usage.completion_tokens);
         let (ttft_s, latency_s) = (seconds(first, start), seconds(last, start));
-        if let Some(tokens) = row.usage.prompt_tokens.filter(|_| ttft_s > 0.0) {
+        if let Some(tokens) = row.usage.whole_prompt_tokens().filter(|_| ttft_s > 0.0) {
             self.prefill.push(float(tokens) / ttft_s);
         }
         let Some(tokens) = row.usage.completion_tokens else { return };

@@ -133,7 +133,7 @@ impl Samples {
         let iterations = u64::try_from(times.len()).unwrap_or(u64::MAX);
         let tokens = row.usage.completion_tokens.unwrap_or(iterations);
         self.latency.push((seconds(end, start), 1.0));
-        self.prompt.push(row.usage.prompt_tokens);
+        self.prompt.push(row.usage.whole_prompt_tokens());
         self.output.push(tokens);
         let visible = [row.at.first_content, row.at.first_tool_call].into_iter().flatten().min();
         self.first_output.extend(visible.map(|at| (ms(at, start), 1.0)));

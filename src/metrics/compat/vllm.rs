@@ -180,7 +180,7 @@ impl Samples {
         let end = measured.iter().filter_map(|row| row.at.end).max();
         let duration = begin.zip(end).map(|(begin, end)| seconds(end, begin)).filter(|d| *d > 0.0);
         let any = !completed.is_empty();
-        let input = sum(completed.iter().map(|row| row.usage.prompt_tokens)).filter(|_| any);
+        let input = sum(completed.iter().map(|row| row.usage.whole_prompt_tokens())).filter(|_| any);
         let output = sum(completed.iter().map(|row| output_tokens(row))).filter(|_| any);
         let rate = |n: Option<u64>| Value::number(n.zip(duration).map(|(n, d)| float(n) / d));
         let of = |values: &[f64], known: bool| {

@@ -324,13 +324,13 @@ pub(super) fn measurement_protocol(valid: &[Timing]) -> &'static str {
     if valid.iter().any(|row| row.reasoning_chunks > 0) { "capacity-v4-reasoning" } else { "capacity-v3" }
 }
 
-/// `cached_tokens ÷ prompt_tokens`, where the server told both and the prompt was not empty.
+/// `cached_tokens ÷ prompt_tokens`, the latter of the whole prompt as on the endpoint of the reference, where the server told both and the prompt was not empty.
 #[expect(
     clippy::cast_precision_loss,
     reason = "token counts are far below 2^53, and Python rounds the same way"
 )]
 fn cached_share(row: &RequestRow) -> Option<f64> {
-    let prompt = row.usage.prompt_tokens.filter(|prompt| *prompt > 0)?;
+    let prompt = row.usage.whole_prompt_tokens().filter(|prompt| *prompt > 0)?;
     Some(row.usage.cached_tokens? as f64 / prompt as f64)
 }
 

@@ -97,7 +97,7 @@ pub struct UsageMetadata {
     /// `completion_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
-    /// `prompt_tokens`.
+    /// `prompt_tokens`, as in the timing of a valid request: of the whole prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
     /// `total_tokens`.
@@ -173,7 +173,7 @@ impl ResponseMetadata {
             stream_terminal_observed: terminal_observed(row),
             usage: UsageMetadata {
                 completion_tokens: row.usage.completion_tokens,
-                prompt_tokens: row.usage.prompt_tokens,
+                prompt_tokens: row.usage.whole_prompt_tokens(),
                 total_tokens: row.usage.total_tokens,
             },
             visible_content_truncated: row.visible_content_truncated,

@@ -46,7 +46,7 @@ pub struct Timing {
     pub output_tokens: Option<u64>,
     /// The plan's context target.
     pub planned_context_tokens: Option<u64>,
-    /// `usage.prompt_tokens`.
+    /// `usage.prompt_tokens` as chat completions mean it, the only endpoint of the reference: the whole prompt.
     pub prompt_tokens: Option<u64>,
     /// Deltas with reasoning.
     #[serde(default)]
@@ -142,7 +142,8 @@ impl Timing {
             return None;
         }
         let output_tokens = row.usage.completion_tokens;
-        let derived = Derived::of(first_output_ms, ttft_ms, e2e_ms, row.usage.prompt_tokens, output_tokens);
+        let derived =
+            Derived::of(first_output_ms, ttft_ms, e2e_ms, row.usage.whole_prompt_tokens(), output_tokens);
         Some(Self {
             content_chunks: row.counters.content_deltas,
             controlled_output: None,
@@ -155,7 +156,7 @@ impl Timing {
             output_token_source: token_source(row).into(),
             output_tokens,
             planned_context_tokens: row.planned_context_tokens,
-            prompt_tokens: row.usage.prompt_tokens,
+            prompt_tokens: row.usage.whole_prompt_tokens(),
             reasoning_chunks: row.counters.reasoning_deltas,
             request_canary: None,
             request_index: row.request_index,
@@ -275,6 +276,13 @@ mod tests {
         assert_eq!(timing.output_token_source, USAGE);
         assert_eq!((timing.request_index, timing.planned_context_tokens), (5, Some(512)));
         assert_eq!((timing.request_canary, timing.controlled_output), (None, None));
+    }
+
+    #[test]
+    fn a_prompt_is_that_of_chat_however_another_endpoint_counts_it() {
+        let mut apart = row(5);
+        (apart.usage.prompt_tokens, apart.usage.cache_counted_apart) = (Some(60), true);
+        assert_eq!(Timing::of(&apart), Timing::of(&row(5)));
     }
 
     #[test]

@@ -123,10 +123,17 @@ pub struct AskedReceivedDoc {
 /// Sums over the requests that have both numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CachedDoc {
-    /// Prompt tokens.
+    /// Tokens of the whole prompts.
     pub prompt: u64,
     /// Those from the cache.
     pub cached: u64,
+    /// Those written to it; `null` when the server tells nothing.
+    #[serde(default)]
+    pub created: Option<u64>,
+    /// Requests whose server counts the tokens of its cache beside the prompt tokens, so that both were added up; of the
+    /// others they are part of the prompt tokens.
+    #[serde(default)]
+    pub counted_apart: u64,
     /// Their share.
     pub share: Option<f64>,
 }
@@ -206,6 +213,8 @@ impl TokensDoc {
             cached: facts.cached.map(|sums| CachedDoc {
                 prompt: sums.prompt,
                 cached: sums.cached,
+                created: sums.created,
+                counted_apart: sums.counted_apart,
                 share: sums.share(),
             }),
             per_chunk: facts.per_chunk.and_then(|sums| sums.ratio()),

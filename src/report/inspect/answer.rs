@@ -54,6 +54,9 @@ pub struct AnswerDoc {
     pub reasoning_tokens: Option<u64>,
     /// Found in a cache, by the server.
     pub cached_tokens: Option<u64>,
+    /// Written to a cache, by the server; in the listing alone, because the case files have no word for it.
+    #[serde(skip)]
+    pub cache_creation_tokens: Option<u64>,
     /// The terminal came.
     pub done: bool,
     /// Events behind it.
@@ -203,6 +206,7 @@ impl AnswerDoc {
             ("completion tokens", self.completion_tokens),
             ("reasoning tokens", self.reasoning_tokens),
             ("cached tokens", self.cached_tokens),
+            ("cache creation tokens", self.cache_creation_tokens),
         ] {
             if let Some(tokens) = tokens {
                 fact(out, name, &tokens.to_string())?;

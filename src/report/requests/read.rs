@@ -9,11 +9,12 @@ use std::io::{self, BufRead, Read};
 
 use thiserror::Error;
 
-use super::{CanaryLine, ControlledOutputLine, ErrorLine, OBSERVE, RequestLine, STRICT, UserStamps};
+use super::error::ErrorLine;
+use super::{CanaryLine, ControlledOutputLine, OBSERVE, RequestLine, STRICT, UserStamps};
 use crate::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use crate::record::{Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Anomaly, Counters, Outcome, OutputKind, Phase, Usage};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
@@ -162,6 +163,8 @@ impl RequestLine<'_> {
                 total_tokens: self.total_tokens,
                 reasoning_tokens: self.reasoning_tokens,
                 cached_tokens: self.cached_tokens,
+                cache_creation_tokens: self.cache_creation_tokens,
+                cache_counted_apart: self.cache_counted_apart,
             },
             output_tokens: self.output_tokens,
             output_token_source: known(
@@ -186,6 +189,8 @@ impl RequestLine<'_> {
             visible_content_truncated: self.visible_content_truncated,
             cut_after_terminal: self.cut_after_terminal,
             role_chunk_first: self.role_chunk_first,
+            streamed_unasked: self.streamed_unasked,
+            anomalies: anomalies(&self.anomalies)?,
             error: self.error.and_then(ErrorLine::into_detail),
         })
     }
@@ -206,6 +211,14 @@ const TOKEN_SOURCES: [TokenSource; 5] = [
 fn known<T: Copy>(key: &str, text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let found = all.iter().copied().find(|candidate| name(*candidate) == text);
     found.ok_or_else(|| format!("{key} has the unknown value {text:?}"))
+}
+
+fn anomalies(names: &[Cow<'_, str>]) -> Result<Anomalies, String> {
+    let mut set = Anomalies::NONE;
+    for name in names {
+        set.insert(known("anomalies", name, &Anomaly::ALL, Anomaly::name)?);
+    }
+    Ok(set)
 }
 
 fn nanos(ns: Option<i64>) -> Option<Nanos> {
@@ -269,22 +282,5 @@ impl ControlledOutputLine {
             exact_adherence: self.exact_adherence,
             passed: self.passed,
         })
-    }
-}
-
-impl ErrorLine<'_> {
-    /// `None` when the line says no more than its outcome.
-    fn into_detail(self) -> Option<ErrorDetail> {
-        let text = |t: Option<Cow<'_, str>>| t.map(Cow::into_owned);
-        let detail = ErrorDetail {
-            message: text(self.detail).unwrap_or_default(),
-            offset: self.offset,
-            code: text(self.code),
-            error_type: text(self.error_type),
-            retry_after: text(self.retry_after),
-            location: text(self.location),
-            body_start: text(self.body_start).unwrap_or_default().into_bytes(),
-        };
-        (detail != ErrorDetail::default()).then_some(detail)
     }
 }

@@ -50,6 +50,7 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         total_tokens: count_at(usage, &["totalTokenCount"]),
         reasoning_tokens: count_at(usage, &["thoughtsTokenCount"]),
         cached_tokens: count_at(usage, &["cachedContentTokenCount"]),
+        ..Usage::default()
     };
     (found != Usage::default()).then_some(found)
 }

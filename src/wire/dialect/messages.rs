@@ -16,8 +16,9 @@
 //! of completion tokens; it is never added up. `input_tokens` is what we call prompt tokens, and
 //! `cache_read_input_tokens` the cached ones: unlike elsewhere the second is **not a part of the first**. The length
 //! of a prompt is `input_tokens + cache_read_input_tokens + cache_creation_input_tokens` (Anthropic's reference of
-//! prompt caching; vLLM follows it since vllm-project/vllm#40912). A server that knows its cache only at the end
-//! names the counts again in `message_delta`: each count's last value stands.
+//! prompt caching; vLLM follows it since vllm-project/vllm#40912): [`Usage::cache_counted_apart`] says so of every usage
+//! from here, and [`Usage::whole_prompt_tokens`] adds them up. A server that knows its cache only at the end names the
+//! counts again in `message_delta`: each count's last value stands.
 
 use serde_json::Value;
 
@@ -236,9 +237,10 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         prompt_tokens: count_at(usage, &["input_tokens"]),
         completion_tokens: count_at(usage, &["output_tokens"]),
         cached_tokens: count_at(usage, &["cache_read_input_tokens"]),
+        cache_creation_tokens: count_at(usage, &["cache_creation_input_tokens"]),
         ..Usage::default()
     };
-    (found != Usage::default()).then_some(found)
+    (found != Usage::default()).then_some(Usage { cache_counted_apart: true, ..found })
 }
 
 #[cfg(test)]
@@ -304,7 +306,8 @@ mod tests {
     #[test]
     fn counts_go_up_over_the_answer_and_each_keeps_its_last_value() {
         let mut account = account();
-        let start = r#"{"type":"message_start","message":{"role":"assistant","content":[],"usage":{"input_tokens":12,"cache_read_input_tokens":4,"output_tokens":1}}}"#;
+        assert_eq!(account.usage(), Usage::default());
+        let start = r#"{"type":"message_start","message":{"role":"assistant","content":[],"usage":{"input_tokens":12,"cache_creation_input_tokens":7,"cache_read_input_tokens":4,"output_tokens":1}}}"#;
         assert!(!event(&mut account, start).unrecognised);
         assert_eq!(delta(&mut account, r#"{"type":"text_delta","text":"a"}"#).new_tokens, None);
         event(&mut account, r#"{"type":"ping"}"#);
@@ -317,6 +320,7 @@ mod tests {
             (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
             (Some(12), Some(4), Some(5))
         );
+        assert_eq!((usage.cache_creation_tokens, usage.whole_prompt_tokens()), (Some(7), Some(23)));
         // A server that knows its cache only now.
         let end = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":10,"cache_read_input_tokens":6,"output_tokens":8}}"#;
         assert!(event(&mut account, end).finish);
@@ -325,6 +329,7 @@ mod tests {
             (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens),
             (Some(10), Some(6), Some(8))
         );
+        assert_eq!((usage.cache_creation_tokens, usage.whole_prompt_tokens()), (Some(7), Some(23)));
         assert!(event(&mut account, r#"{"type":"message_stop"}"#).terminal);
         assert_eq!(account.finish_reasons().iter().collect::<Vec<_>>(), [(0, "max_tokens")]);
         assert_eq!(account.counters().unrecognised_events, 0);

@@ -206,6 +206,7 @@ fn usage_of(usage: &Value) -> Option<Usage> {
         total_tokens: count_at(usage, &["total_tokens"]),
         reasoning_tokens: count_at(usage, &["output_tokens_details", "reasoning_tokens"]),
         cached_tokens: count_at(usage, &["input_tokens_details", "cached_tokens"]),
+        ..Usage::default()
     };
     (found != Usage::default()).then_some(found)
 }

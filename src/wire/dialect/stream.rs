@@ -329,6 +329,8 @@ fn later_usage(earlier: Usage, later: Usage, cumulative: bool) -> Usage {
         total_tokens: later.total_tokens.or(earlier.total_tokens),
         reasoning_tokens: later.reasoning_tokens.or(earlier.reasoning_tokens),
         cached_tokens: later.cached_tokens.or(earlier.cached_tokens),
+        cache_creation_tokens: later.cache_creation_tokens.or(earlier.cache_creation_tokens),
+        cache_counted_apart: later.cache_counted_apart || earlier.cache_counted_apart,
     }
 }
 

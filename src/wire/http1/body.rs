@@ -1,6 +1,5 @@
 //! Bodies: so many bytes, chunks with a trailer section, until the peer closes, or none.
 
-use super::anomaly::{Anomalies, Anomaly};
 use super::chunk::{ChunkReader, Step};
 use super::decoder::{Decoded, Part};
 use super::error::{Fault, HttpError, SizeLimit};
@@ -8,6 +7,7 @@ use super::fields::{FieldSection, Line, Refused};
 use super::framing::Framing;
 use super::grammar::{is_space, strip_line_end};
 use super::limits::TRAILER_BYTES_MAX;
+use crate::record::{Anomalies, Anomaly};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {

@@ -4,10 +4,10 @@
 //! Everything else goes byte by byte through a machine that needs no buffer, so that a line may be cut anywhere.
 //! httparse's own size reader is not used: it reads an empty size line as the last chunk.
 
-use super::anomaly::{Anomalies, Anomaly};
 use super::error::{HttpError, SizeLimit};
 use super::grammar::{is_control, is_space, is_token_byte};
 use super::limits;
+use crate::record::{Anomalies, Anomaly};
 
 /// Hex digits that cannot overflow 64 bits.
 const SHORT_SIZE_DIGITS: usize = 16;

@@ -4,12 +4,12 @@
 //! bytes on where they lie. The decoder remembers only what a cut between two reads makes it remember. It neither
 //! reads nor waits, and it does not look beyond the end of the response.
 
-use super::anomaly::Anomalies;
 use super::body::Body;
 use super::error::{Fault, HttpError, SizeLimit};
 use super::head::{Head, HeadStep};
 use super::limits::INTERIM_MAX;
 use super::request::Method;
+use crate::record::Anomalies;
 
 /// What one call of [`ResponseDecoder::decode`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

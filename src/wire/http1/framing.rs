@@ -1,9 +1,9 @@
 //! Where the body of a response ends: RFC 9112 6.3, decided from the head's fields.
 
-use super::anomaly::{Anomalies, Anomaly};
 use super::error::HttpError;
 use super::grammar::{list_members, trim};
 use super::request::Method;
+use crate::record::{Anomalies, Anomaly};
 
 /// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

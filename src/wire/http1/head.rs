@@ -6,7 +6,6 @@
 
 use std::fmt;
 
-use super::anomaly::{Anomalies, Anomaly};
 use super::error::{Fault, HttpError, SizeLimit};
 use super::fields::{FieldSection, Line, Refused};
 use super::framing::{Facts, Framing};
@@ -14,6 +13,7 @@ use super::grammar::{is_space, list_members, strip_line_end, trim};
 use super::limits::HEAD_BYTES_MAX;
 use super::request::Method;
 use super::status_line::{MINOR_VERSION_AT, REASON_AT, StatusLine};
+use crate::record::{Anomalies, Anomaly};
 use crate::units::Nanos;
 
 /// The version of a response.

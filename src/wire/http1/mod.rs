@@ -13,7 +13,6 @@
 //!
 //! Re-exports only.
 
-mod anomaly;
 mod body;
 mod category;
 mod chunk;
@@ -27,7 +26,7 @@ pub mod limits;
 mod request;
 mod status_line;
 
-pub use anomaly::{Anomalies, Anomaly};
+pub use crate::record::{Anomalies, Anomaly};
 pub use category::Category;
 pub use decoder::{Decoded, Part, ResponseDecoder};
 pub use error::{FieldRule, HttpError, SizeLimit};

@@ -271,6 +271,7 @@ impl ResponseReader {
         self.give_up();
         record.counters.body_bytes = self.body.bytes();
         record.streamed_unasked = self.body.is_unasked_stream();
+        record.anomalies = self.decoder.anomalies();
         self.body.account.write_to(record);
     }
 

@@ -194,6 +194,7 @@ pub(in crate::wire::dialect) fn usage_of(usage: Option<&Value>) -> Option<Usage>
         cached_tokens: detail("prompt_tokens_details", "cached_tokens")
             .or_else(|| count("cached_tokens"))
             .or_else(|| count("prompt_cache_hit_tokens")),
+        ..Usage::default()
     };
     (found != Usage::default()).then_some(found)
 }

@@ -1,4 +1,4 @@
-//! What was accepted although it is not quite right: one name per oddity, kept as a bit set.
+//! What was accepted of a response's framing although it is not quite right: one name per oddity, kept as a bit set.
 //!
 //! An anomaly never changes what the response means; it says that the RFC let us choose, and what we chose.
 
