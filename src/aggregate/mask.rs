@@ -16,7 +16,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Looks for these values in every [spelling](spellings), the longest first, so that a value that contains another
+    /// Looks for these values in every spelling, the longest first, so that a value that contains another
     /// is masked whole.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
