@@ -91,8 +91,13 @@ fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
             print(|out| out.write_all(text.as_bytes()))?;
         }
         (ReportFormat::Anvil, _, Some(artifact)) => print(|out| out.write_all(artifact.as_bytes()))?,
-        (ReportFormat::Anvil, _, None) => {
-            return Err(lacks("no artifact without a run.json of version 1.1 or later"));
+        (ReportFormat::Anvil, document, None) => {
+            let could_be = document.as_ref().is_none_or(|document| document.spec.asks_for_streamed_text());
+            return Err(lacks(if could_be {
+                "no artifact without a run.json of version 1.1 or later"
+            } else {
+                "no artifact: the answers are no streamed text, which the reference would count as failures"
+            }));
         }
         (ReportFormat::Json, Some(document), _) => {
             let text = document.to_json().map_err(io::Error::from)?;

@@ -44,6 +44,24 @@ fn a_run_gives_its_own_files_again() {
     assert_eq!(plain.stdout, terminal.stdout, "the default");
 }
 
+#[test]
+fn a_run_without_an_artifact_says_why_there_is_none() {
+    let (run, tmp) = (Finished::new(), tempfile::tempdir().unwrap());
+    let mut document: Value = serde_json::from_slice(&run.read("run.json")).unwrap();
+    document["spec"]["body"]["stream"] = false.into();
+    let dir = tmp.path().join("whole");
+    run.copy_with(&dir, "run.json", &serde_json::to_vec(&document).unwrap());
+    let output = report(&dir, "anvil");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no streamed text"), "{}", stderr(&output));
+    document["spec"]["body"]["stream"] = true.into();
+    document["span"] = Value::Null;
+    run.copy_with(&dir, "run.json", &serde_json::to_vec(&document).unwrap());
+    let output = report(&dir, "anvil");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("version 1.1"), "{}", stderr(&output));
+}
+
 /// Runs whose span, window and counts are out of the ordinary.
 #[test]
 fn a_run_that_was_interrupted_or_reached_nobody_gives_its_own_files_again() {

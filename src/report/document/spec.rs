@@ -40,6 +40,15 @@ pub struct SpecDoc {
     pub labels: LabelSpecDoc,
 }
 
+impl SpecDoc {
+    /// Whether answers were to be streamed text: the only ones of which there is a reference artifact.
+    #[must_use]
+    pub fn asks_for_streamed_text(&self) -> bool {
+        let generates = self.prompt.as_ref().is_some_and(|prompt| prompt.max_tokens.is_some());
+        generates && self.body.as_ref().is_some_and(|body| body.stream)
+    }
+}
+
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetSpecDoc {
