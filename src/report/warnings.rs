@@ -6,6 +6,7 @@
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
 use crate::config::spec::{ConnectionMode, Endpoint, RunSpec};
+use crate::metrics::row::TokenSource;
 use crate::record::Outcome;
 use crate::report::document::{PlanFacts, RunFacts};
 use crate::report::validity::PrewarmFacts;
@@ -43,6 +44,8 @@ pub enum Code {
     RoleChunkFirst,
     /// Answers carry no usage object.
     NoUsage,
+    /// Usage was asked for with every event, and answers do not count as they go.
+    NotCountedAsAsked,
     /// Chunks carry several tokens.
     MultiTokenChunks,
     /// Answers came as event streams although none was asked for.
@@ -80,6 +83,7 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
         (Code::Redirects, redirects(summary)),
         (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| spec.body.streamed)),
         (Code::NoUsage, no_usage(spec, summary)),
+        (Code::NotCountedAsAsked, not_counted_as_asked(spec, summary)),
         (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| spec.body.streamed)),
         (Code::StreamedUnasked, streamed_unasked(summary)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
@@ -102,6 +106,7 @@ impl Code {
         Self::Redirects,
         Self::RoleChunkFirst,
         Self::NoUsage,
+        Self::NotCountedAsAsked,
         Self::MultiTokenChunks,
         Self::StreamedUnasked,
         Self::ConnectionsNotKept,
@@ -123,6 +128,7 @@ impl Code {
             Self::Redirects => "redirects",
             Self::RoleChunkFirst => "role_chunk_first",
             Self::NoUsage => "no_usage",
+            Self::NotCountedAsAsked => "not_counted_as_asked",
             Self::MultiTokenChunks => "multi_token_chunks",
             Self::StreamedUnasked => "streamed_unasked",
             Self::ConnectionsNotKept => "connections_not_kept",
@@ -155,7 +161,7 @@ fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
     let share = display::percent(share);
     Some(format!(
         "{share} of the prompt tokens came from the server's cache although prompts are unique within a run: an \
-         earlier run may have sent the same ones"
+         earlier run may have sent the same ones, or the chat template is long beside the prompts"
     ))
 }
 
@@ -205,6 +211,18 @@ fn no_usage(spec: &RunSpec, summary: &Summary) -> Option<String> {
     (without > 0).then(|| {
         let (without, all) = (display::whole(without), display::counted(ok, "answer"));
         format!("{without} of {all} without usage: their {unknown}")
+    })
+}
+
+fn not_counted_as_asked(spec: &RunSpec, summary: &Summary) -> Option<String> {
+    let counted = summary.tokens.sources.get(&TokenSource::ContinuousUsage).copied().unwrap_or(0);
+    let without = summary.counts.ok.saturating_sub(counted);
+    (spec.body.continuous_usage && without > 0).then(|| {
+        let (without, all) = (display::whole(without), display::counted(summary.counts.ok, "answer"));
+        format!(
+            "{without} of {all} did not tell the tokens of each chunk although usage was asked for with every event: \
+             they are in no inter-token latency"
+        )
     })
 }
 

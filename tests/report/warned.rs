@@ -1,6 +1,7 @@
 //! One line per warning: what makes it come, and that nothing else does.
 
 use hammerscale::config::spec::SimSpec;
+use hammerscale::metrics::row::TokenSource;
 use hammerscale::record::Outcome;
 use hammerscale::report::validity::PrewarmFacts;
 use hammerscale::report::warnings::Code;
@@ -85,8 +86,16 @@ fn each_warning_comes_alone_and_with_its_figures() {
         (Code::RoleChunkFirst, |run| run.rows[3].role_chunk_first = true, "1 of 200 answers"),
         (
             Code::NoUsage,
-            |run| run.rows[3].output_token_source = hammerscale::metrics::row::TokenSource::ContentChunks,
+            |run| run.rows[3].output_token_source = TokenSource::ContentChunks,
             "1 of 200 answers",
+        ),
+        (
+            Code::NotCountedAsAsked,
+            |run| {
+                run.spec.body.continuous_usage = true;
+                run.rows[3..].iter_mut().for_each(|r| r.output_token_source = TokenSource::ContinuousUsage);
+            },
+            "3 of 200 answers did not tell",
         ),
         (
             Code::MultiTokenChunks,
