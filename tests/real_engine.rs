@@ -1,8 +1,8 @@
-//! One run against a server that nobody here wrote: llama.cpp's own, with a tiny model.
+//! Runs against a server that nobody here wrote: llama.cpp's own, with a tiny model.
 //!
 //! Why: the simulator and the case files show that the client reads what we think servers write. This shows that it
-//! reads what a server writes, and that its token counts are the server's. The witness is the server's own counter,
-//! fetched over a plain socket.
+//! reads what a server writes, on every endpoint that the server has, and that its token counts are the server's. The
+//! witness is the server's own counter, fetched over a plain socket.
 //!
 //! This server is also a hard case for kept connections: it promises `Keep-Alive: timeout=5`, and then closes the
 //! connection within microseconds of each streamed answer. A client that sends its next request into that gap loses
@@ -30,10 +30,18 @@ const SWITCH: &str = "HAMMERSCALE_ENGINE_TESTS";
 const ENGINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines/engines.sh");
 /// The model's name, for the script and for requests.
 const MODEL: &str = "tiny";
-/// Requests of the run.
+/// Requests of the first run.
 const REQUESTS: u64 = 64;
-/// Output limit of each request.
+/// Output limit of each of them.
 const MAX_TOKENS: u64 = 64;
+/// Requests of each run that looks at one endpoint: each of eight slots gets a second one.
+const FEW: u64 = 16;
+/// Output limit of each of them.
+const FEW_TOKENS: u64 = 16;
+/// What is asked for, which of them are streamed, and how they say that the limit ended the answer. llama.cpp's
+/// `/responses` says `completed` even then.
+const GENERATING: [(&str, &str); 4] =
+    [("chat", "length"), ("completions", "length"), ("responses", "completed"), ("messages", "max_tokens")];
 /// The server loads its model in one to three seconds; a busy machine gets twenty times that.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The run takes two to four seconds on two cores; a hang must not outlive the test.
@@ -48,23 +56,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 #[test]
 fn llama_cpp_and_the_client_count_the_same_tokens() {
     if !switched_on() {
-        // Not `eprintln!`: the test harness would swallow it, and a test that is left out must say so.
-        let mut stderr = std::io::stderr();
-        let setup = "tests/engines/engines.sh setup llamacpp";
-        writeln!(stderr, "real_engine: left out. To run it: `{setup}`, then {SWITCH}=1").unwrap();
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let engine = Engine::start(scratch.path());
-    let before = engine.counters();
-    let out = scratch.path().join("run");
-    let status = run_hammerscale(engine.address, &out, scratch.path());
-    assert_eq!(status.code(), Some(0), "{}", log_of(scratch.path(), "hammerscale"));
-
-    let requests: Vec<Value> =
-        read(&out, "requests.jsonl").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    assert_eq!(requests.len() as u64, REQUESTS);
-    for request in &requests {
+    let engine = Engine::start(scratch.path(), &[]);
+    let flags = ["--requests", "64", "--concurrency", "8", "--ctx-tokens", "256", "--max-tokens", "64"];
+    let run = engine.measure(&flags);
+    assert_eq!(run.code, Some(0), "{}", run.log);
+    assert_eq!(run.requests.len() as u64, REQUESTS);
+    for request in &run.requests {
         assert_eq!(request["outcome"], "ok", "{request}");
         assert_eq!(request["phase"], "measured", "{request}");
         assert_eq!(request["output_token_source"], "usage", "{request}");
@@ -72,36 +72,123 @@ fn llama_cpp_and_the_client_count_the_same_tokens() {
         assert!((1..=MAX_TOKENS).contains(&tokens), "{request}");
         assert!(request["prompt_tokens"].as_u64().unwrap() > 0, "{request}");
     }
-    let completion_sum: u64 = requests.iter().map(|r| r["output_tokens"].as_u64().unwrap()).sum();
-    let prompt_sum: u64 = requests.iter().map(|r| r["prompt_tokens"].as_u64().unwrap()).sum();
+    assert_eq!(run.tokens(), run.counted, "completion and prompt tokens, client and server");
 
-    let after = engine
-        .counters_when(|c| c.requests_processing == 0 && c.predicted >= before.predicted + completion_sum);
-    assert_eq!(after.predicted - before.predicted, completion_sum, "completion tokens, server and client");
-    assert_eq!(after.prompt - before.prompt, prompt_sum, "prompt tokens, server and client");
+    assert_eq!(run.document["schema"], "hammerscale.run/1.1");
+    assert_eq!(run.document["counts"]["ok"], REQUESTS);
+    assert_eq!(run.document["counts"]["failed"], 0);
+    assert_eq!(run.document["counts"]["by_status"]["200"], REQUESTS);
 
-    let run = document(&out, "run.json");
-    assert_eq!(run["schema"], "hammerscale.run/1.1");
-    assert_eq!(run["counts"]["ok"], REQUESTS);
-    assert_eq!(run["counts"]["failed"], 0);
-    assert_eq!(run["counts"]["by_status"]["200"], REQUESTS);
-
-    let artifact = document(&out, "artifact.json");
+    let artifact = run.artifact.as_ref().unwrap();
     assert_eq!(artifact["schema"], "anvil-serving.benchmark/v1");
     assert_eq!(artifact["requests"], REQUESTS);
     assert_eq!(artifact["completed"], REQUESTS);
     assert_eq!(artifact["failed"], 0);
     assert_eq!(artifact["performance_eligible"], true);
     assert_eq!(artifact["request_timings"].as_array().unwrap().len() as u64, REQUESTS);
-    assert_eq!(artifact["metrics"]["output_tokens"], completion_sum);
+    assert_eq!(artifact["metrics"]["output_tokens"], run.counted.0);
     assert_eq!(artifact["metrics"]["output_token_sources"]["usage"], REQUESTS);
 }
 
+/// The second run of an endpoint finds the prompts of the first in the server's cache, so that its counts have the
+/// cached tokens in them, by each endpoint's own rules.
+#[test]
+fn every_endpoint_of_llama_cpp_counts_what_the_server_counts_streamed_and_not() {
+    if !switched_on() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = Engine::start(scratch.path(), &[]);
+    for (endpoint, finish) in GENERATING {
+        for streamed in [true, false] {
+            let mut flags = vec!["--endpoint", endpoint, "--requests", "16", "--concurrency", "8"];
+            flags.extend(["--ctx-tokens", "128", "--max-tokens", "16"]);
+            flags.extend((!streamed).then_some("--no-stream"));
+            if matches!(endpoint, "chat" | "completions") {
+                flags.push("--ignore-eos");
+            }
+            let run = engine.measure(&flags);
+            let place = format!("{flags:?}: {}", run.log);
+            run.succeeded(FEW, &place);
+            for request in &run.requests {
+                check_answer(request, streamed, finish, &place);
+            }
+            if flags.contains(&"--ignore-eos") {
+                assert_eq!(run.counted.0, FEW * FEW_TOKENS, "the server generated what was planned: {place}");
+            }
+            let cached = run.document["metrics"]["prefix_cache_hit"]["max"].as_f64();
+            assert!(cached.is_some_and(|share| (0.0..1.0).contains(&share)), "{cached:?} {place}");
+            // The stream comes first, and every prompt of the other run begins like one of its.
+            assert!(streamed || cached > Some(0.0), "{cached:?} {place}");
+            assert_eq!(run.artifact.is_some(), streamed, "{place}");
+        }
+    }
+
+    // It has the path of this one, and says why it does not serve it.
+    let refused = engine.measure(&["--endpoint", "embeddings", "--requests", "8", "--concurrency", "2"]);
+    assert_eq!(refused.code, Some(3), "nothing valid was measured: {}", refused.log);
+    assert_eq!(refused.document["counts"]["by_outcome"]["http_error"], 8);
+    assert_eq!(refused.document["counts"]["by_status"]["501"], 8);
+    let said = refused.log.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("status 501, This server does not support embeddings"), "{}", refused.log);
+    assert_eq!(refused.counted, (0, 0));
+}
+
+#[test]
+fn vectors_and_plain_pages_of_llama_cpp_are_measured_too() {
+    if !switched_on() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = Engine::start(scratch.path(), &[("EMBEDDINGS", "1")]);
+    let flags = ["--endpoint", "embeddings", "--requests", "16", "--concurrency", "8", "--ctx-tokens", "128"];
+    let vectors = engine.measure(&flags);
+    vectors.succeeded(FEW, &vectors.log);
+    assert!(vectors.counted.1 > 0 && vectors.counted.0 == 0, "{:?}", vectors.counted);
+    let health = format!("http://{}/health", engine.address);
+    let flags = ["--endpoint", "http", "--base-url", &health, "--requests", "16", "--concurrency", "8"];
+    let pages = engine.measure(&flags);
+    pages.succeeded(FEW, &pages.log);
+    assert!(pages.requests.iter().all(|r| r["body_bytes"] == r#"{"status":"ok"}"#.len()), "{}", pages.log);
+    for run in [vectors, pages] {
+        assert!(run.requests.iter().all(|r| r["output_tokens"].is_null() && r["first_output_ns"].is_null()));
+        assert!(run.artifact.is_none(), "{}", run.log);
+    }
+}
+
+/// What every answer has: its tokens within the limit, its finish, and stamps of output where it came as a stream.
+fn check_answer(request: &Value, streamed: bool, finish: &str, place: &str) {
+    assert_eq!(request["output_token_source"], "usage", "{request} {place}");
+    let tokens = request["output_tokens"].as_u64().unwrap();
+    assert!((1..=FEW_TOKENS).contains(&tokens), "{request} {place}");
+    assert_eq!(request["requested_max_tokens"], FEW_TOKENS, "{request} {place}");
+    if tokens == FEW_TOKENS {
+        assert_eq!(request["finish_reasons"]["0"], finish, "{request} {place}");
+    }
+    let chunks = request["output_chunks"].as_u64().unwrap();
+    // A token whose text is held back makes fewer.
+    let wanted = if streamed { 1..=tokens } else { 0..=0 };
+    assert!(wanted.contains(&chunks), "{request} {place}");
+    for stamp in ["first_event_ns", "first_output_ns", "first_content_ns", "last_output_ns", "terminal_ns"] {
+        assert_eq!(request[stamp].is_u64(), streamed, "{stamp}: {request} {place}");
+    }
+    assert!(request["first_byte_ns"].is_u64() && request["end_ns"].is_u64(), "{request} {place}");
+    assert_eq!(request["unrecognised_events"], 0, "{request} {place}");
+}
+
+/// Whether the engine is there. Says so when the test is left out.
+///
 /// # Panics
 /// When the switch has a value that means neither on nor off: a misspelt switch must not leave the test out.
 fn switched_on() -> bool {
     match std::env::var(SWITCH).as_deref() {
-        Err(_) | Ok("" | "0") => false,
+        Err(_) | Ok("" | "0") => {
+            // Not `eprintln!`: the test harness would swallow it, and a test that is left out must say so.
+            let mut stderr = std::io::stderr();
+            let setup = "tests/engines/engines.sh setup llamacpp";
+            writeln!(stderr, "real_engine: left out. To run it: `{setup}`, then {SWITCH}=1").unwrap();
+            false
+        }
         Ok("1") => true,
         Ok(other) => panic!("{SWITCH} is `{other}`: set it to 1, or not at all"),
     }
@@ -119,20 +206,58 @@ struct Counters {
 }
 
 /// A running server; ends with the value.
-struct Engine {
+struct Engine<'a> {
     child: Child,
     address: SocketAddr,
+    scratch: &'a Path,
 }
 
-impl Engine {
+/// A finished run.
+struct Run {
+    code: Option<i32>,
+    requests: Vec<Value>,
+    document: Value,
+    artifact: Option<Value>,
+    /// Completion and prompt tokens by which the server's counters rose.
+    counted: (u64, u64),
+    /// What it said.
+    log: String,
+}
+
+impl Run {
+    /// Completion and prompt tokens of all requests.
+    fn tokens(&self) -> (u64, u64) {
+        let sum = |keys: &[&str]| {
+            keys.iter().flat_map(|key| self.requests.iter().filter_map(move |r| r[*key].as_u64())).sum()
+        };
+        (sum(&["completion_tokens"]), sum(&["prompt_tokens", "uncounted_prompt_tokens"]))
+    }
+
+    /// Fails unless all of so many requests are ok, and counts are the server's in the lines and in the document.
+    fn succeeded(&self, requests: u64, place: &str) {
+        assert_eq!(self.code, Some(0), "{place}");
+        assert_eq!(self.requests.len() as u64, requests, "{place}");
+        assert!(self.requests.iter().all(|request| request["outcome"] == "ok"), "{place}");
+        assert_eq!(self.document["counts"]["by_status"]["200"], requests, "{place}");
+        assert_eq!(self.tokens(), self.counted, "completion and prompt tokens, client and server: {place}");
+        let metrics = &self.document["metrics"];
+        for (metric, counted) in [("output_tokens", self.counted.0), ("prompt_tokens", self.counted.1)] {
+            let sum = metrics[metric]["mean"].as_f64().unwrap_or(0.0) * requests as f64;
+            assert!((sum - counted as f64).abs() < 0.5, "{metric}: {sum} {counted} {place}");
+        }
+    }
+}
+
+impl<'a> Engine<'a> {
     /// Starts the server on a free port and waits until it is ready.
-    fn start(scratch: &Path) -> Self {
+    fn start(scratch: &'a Path, settings: &[(&str, &str)]) -> Self {
         // The port is free now and may be taken by the time the server binds it, so the server gets three tries.
         for _ in 0..3 {
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = free.local_addr().unwrap();
             drop(free);
-            let mut engine = Self { child: spawn_engine(address.port(), scratch), address };
+            let mut engine =
+                Self { child: spawn_engine(address.port(), scratch, settings), address, scratch };
             if engine.wait_until_ready(scratch) {
                 return engine;
             }
@@ -140,7 +265,7 @@ impl Engine {
         panic!("the server ended before it was ready:\n{}", log_of(scratch, "engine"));
     }
 
-    /// Whether the server became ready; `false` when it ended instead.
+    /// Whether the server became ready; `false` when it ended instead, as it does when its port is taken.
     ///
     /// # Panics
     /// When it does neither in time.
@@ -150,12 +275,39 @@ impl Engine {
             if self.child.try_wait().unwrap().is_some() {
                 return false;
             }
-            if matches!(self.get("/health"), Ok((200, _))) {
+            // Whoever took the port in between may be healthy too, but does not count so.
+            let ready = |(status, text): (u16, String)| status == 200 && text.contains("\nllamacpp:");
+            if self.get("/health").is_ok_and(|(status, _)| status == 200)
+                && self.get("/metrics").is_ok_and(ready)
+            {
                 return true;
             }
             std::thread::sleep(LOOK_AGAIN);
         }
         panic!("not ready within {READY_WITHIN:?}:\n{}", log_of(scratch, "engine"));
+    }
+
+    /// Runs the product to its end, and lets it compute the run again.
+    fn measure(&self, flags: &[&str]) -> Run {
+        let before = self.counters();
+        let out = self.scratch.join("run");
+        let status = run_hammerscale(self.address, &out, self.scratch, flags);
+        let requests: Vec<Value> =
+            read(&out, "requests.jsonl").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let completed: u64 = requests.iter().filter_map(|r| r["completion_tokens"].as_u64()).sum();
+        let after =
+            self.counters_when(|c| c.requests_processing == 0 && c.predicted >= before.predicted + completed);
+        let again = Command::new(env!("CARGO_BIN_EXE_hammerscale")).arg("report").arg(&out).output().unwrap();
+        let said = String::from_utf8_lossy(&again.stderr);
+        assert!(again.status.success() && said.is_empty(), "{flags:?} does not follow from itself: {said}");
+        Run {
+            code: status.code(),
+            requests,
+            document: document(&out, "run.json"),
+            artifact: out.join("artifact.json").exists().then(|| document(&out, "artifact.json")),
+            counted: (after.predicted - before.predicted, after.prompt - before.prompt),
+            log: log_of(self.scratch, "hammerscale"),
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -198,7 +350,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for Engine<'_> {
     fn drop(&mut self) {
         // The script replaces itself by the server, so this is the server, and it has no children.
         let _ = self.child.kill();
@@ -206,11 +358,12 @@ impl Drop for Engine {
     }
 }
 
-fn spawn_engine(port: u16, scratch: &Path) -> Child {
+fn spawn_engine(port: u16, scratch: &Path, settings: &[(&str, &str)]) -> Child {
     let log = File::create(scratch.join("engine.log")).unwrap();
     Command::new(ENGINES)
         .args(["start", "llamacpp", &port.to_string()])
         .envs([("MODEL", MODEL), ("SLOTS", "8"), ("CTX", "2048")])
+        .envs(settings.iter().copied())
         .env_remove("API_KEY")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::null())
@@ -221,15 +374,14 @@ fn spawn_engine(port: u16, scratch: &Path) -> Child {
 }
 
 /// Runs the product to its end.
-fn run_hammerscale(engine: SocketAddr, out: &Path, scratch: &Path) -> ExitStatus {
+fn run_hammerscale(engine: SocketAddr, out: &Path, scratch: &Path, flags: &[&str]) -> ExitStatus {
     let log = File::create(scratch.join("hammerscale.log")).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_hammerscale"))
-        .args(["run", "--base-url", &format!("http://{engine}/v1"), "--model", MODEL])
-        .args(["--requests", &REQUESTS.to_string(), "--concurrency", "8"])
-        .args(["--ctx-tokens", "256", "--max-tokens", &MAX_TOKENS.to_string()])
+        .args(["run", "--overwrite"])
+        .args(flags)
         .arg("--out")
         .arg(out)
-        .env_remove("OPENAI_BASE_URL")
+        .env("OPENAI_BASE_URL", format!("http://{engine}/v1"))
         .env_remove("OPENAI_API_KEY")
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
