@@ -314,9 +314,11 @@ fn failures(page: &mut Page, document: &RunDocument) {
     page.gap();
     page.heading("Failures");
     for (outcome, failure) in document.failures.iter() {
-        let status = failure.http_status.filter(|status| !(200..300).contains(status));
-        let status = status.map_or_else(String::new, |status| format!("status {status}, "));
         let detail = failure.detail.as_deref().unwrap_or("no detail");
+        let status = failure.http_status.filter(|status| !(200..300).contains(status));
+        let status = status.map_or_else(String::new, |status| format!("status {status}"));
+        // An answer without a word of its own is told by its status line.
+        let status = if detail.starts_with(&status) { String::new() } else { format!("{status}, ") };
         let (count, index) = (display::whole(failure.count), failure.request_index);
         let text = format!("{count} · request {index}: {status}{detail}");
         let first = format!("{}{}", " ".repeat(INDENT), left(&clean(outcome), CODE));

@@ -2,7 +2,7 @@
 
 use hammerscale::config::spec::{Endpoint, PlainSpec};
 use hammerscale::metrics::row::{ReceiveStamps, TokenSource};
-use hammerscale::record::{Counters, Usage};
+use hammerscale::record::{Counters, ErrorDetail, Usage};
 use hammerscale::report::terminal::{layout::Style, render};
 use hammerscale::wire::http1::Method;
 
@@ -70,6 +70,27 @@ fn an_answer_of_one_piece_has_a_first_byte_and_an_end() {
         let blank = |row: &&&str| row.contains('–') || row.contains(" 0  ") || row.contains("NaN");
         assert_eq!(rows.iter().find(blank), None, "{text}");
     }
+}
+
+#[test]
+fn what_was_cut_to_fit_is_not_called_what_was_asked_for() {
+    let mut run = fixture::normal();
+    run.spec.prompt.ctx_tokens = Some(4_000);
+    run.rows.iter_mut().for_each(|row| row.planned_context_tokens = Some(896));
+    let text = shown(&run);
+    assert!(text.contains("prompts of 896 tokens: 4,000 do not fit"), "{text}");
+}
+
+#[test]
+fn a_failure_says_its_status_once() {
+    let mut run = fixture::all_failed();
+    let of = |run: &Run| shown(run).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(of(&run).contains("request 0: status 503, the server answered"), "{}", of(&run));
+    for row in &mut run.rows {
+        let message = "status 503 Service Unavailable".to_owned();
+        row.error = Some(ErrorDetail { message, ..ErrorDetail::default() });
+    }
+    assert!(of(&run).contains("request 0: status 503 Service Unavailable"), "{}", of(&run));
 }
 
 #[test]

@@ -46,7 +46,13 @@ fn sent(document: &RunDocument) -> Vec<String> {
     said.extend(document.target.model.as_ref().map(|model| shorten(&clean(model), WIDTH - MARGIN)));
     if let Some(prompt) = &spec.prompt {
         said.push(match prompt.ctx_tokens {
-            Some(tokens) => format!("prompts of {}", display::counted(tokens, "token")),
+            Some(tokens) => match fitted(document, tokens) {
+                Some(fitted) => {
+                    let (fitted, tokens) = (display::counted(fitted, "token"), display::whole(tokens));
+                    format!("prompts of {fitted}: {tokens} do not fit")
+                }
+                None => format!("prompts of {}", display::counted(tokens, "token")),
+            },
             None => "prompts of sampled lengths".to_owned(),
         });
         said.extend(prompt.max_tokens.map(|most| format!("at most {} out", display::counted(most, "token"))));
@@ -56,6 +62,12 @@ fn sent(document: &RunDocument) -> Vec<String> {
         said.push("not streamed".to_owned());
     }
     said
+}
+
+/// What a prompt was cut to because the model's length left no more; `None` where all was sent that was asked for.
+fn fitted(document: &RunDocument, asked: u64) -> Option<u64> {
+    let sums = document.tokens.prompt.as_ref()?;
+    sums.requested.checked_div(sums.requests).filter(|sent| *sent < asked)
 }
 
 /// Scheme and authority: the endpoint's path begins after them.
