@@ -96,7 +96,7 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
