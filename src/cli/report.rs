@@ -91,6 +91,9 @@ fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
             print(|out| out.write_all(text.as_bytes()))?;
         }
         (ReportFormat::Anvil, _, Some(artifact)) => print(|out| out.write_all(artifact.as_bytes()))?,
+        (ReportFormat::Anvil, Some(document), None) if document.span.is_some() => {
+            return Err(lacks("its answers are no streamed text, which an artifact cannot hold"));
+        }
         (ReportFormat::Anvil, _, None) => {
             return Err(lacks("no artifact without a run.json of version 1.1 or later"));
         }
