@@ -36,7 +36,7 @@ pub struct Disagreement {
     pub file: RunFile,
     /// Where it stands, keys joined by dots; empty for the layout of the whole file.
     pub path: String,
-    /// What the file says; `None` where the key is missing.
+    /// What the file says; `None` where the key is missing. Of a whole file that cannot be read, why not.
     pub stored: Option<Value>,
     /// What follows; `None` where nothing does.
     pub recomputed: Option<Value>,
@@ -102,12 +102,13 @@ impl Again {
                 saved.missing.push(format!("{name} is cut"));
                 return Ok(());
             }
+            (Err(unreadable), _) => {
+                compared.differs(String::new(), Some(&unreadable.to_string().into()), None);
+            }
             _ => {}
         }
         if compared.found.is_empty() {
-            let whole =
-                Disagreement { file: RunFile::Artifact, path: String::new(), stored: None, recomputed: None };
-            compared.found.push(whole);
+            compared.differs(String::new(), None, None);
         }
         self.disagreements.extend(compared.found);
         Ok(())

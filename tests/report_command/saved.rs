@@ -110,6 +110,11 @@ fn a_change_in_the_record_shows_in_both_documents() {
     let output = report(&tmp.path().join("b"), "json");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("artifact.json: the numbers are right"), "{}", stderr(&output));
+    // And so is one that cannot be read; the run is shown all the same.
+    run.copy_with(&tmp.path().join("c"), "artifact.json", b"{\"wall_clock_ms\": NaN}");
+    let output = report(&tmp.path().join("c"), "anvil");
+    assert_eq!((output.status.code(), &output.stdout), (Some(1), &run.read("artifact.json")));
+    assert!(stderr(&output).contains("artifact.json: not JSON: expected value"), "{}", stderr(&output));
 }
 
 #[test]
