@@ -16,6 +16,9 @@ use crate::report::document::body_spec::{BodySpecDoc, PlainSpecDoc};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
+/// [`ConnectionSpecDoc::mode`] of a run whose connections carry one request after the other.
+pub const KEEP: &str = "keep";
+
 /// The resolved run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpecDoc {
@@ -38,15 +41,6 @@ pub struct SpecDoc {
     pub output: OutputSpecDoc,
     /// Operator's labels.
     pub labels: LabelSpecDoc,
-}
-
-impl SpecDoc {
-    /// Whether answers were to be streamed text: the only ones of which there is a reference artifact.
-    #[must_use]
-    pub fn asks_for_streamed_text(&self) -> bool {
-        let generates = self.prompt.as_ref().is_some_and(|prompt| prompt.max_tokens.is_some());
-        generates && self.body.as_ref().is_some_and(|body| body.stream)
-    }
 }
 
 /// Where requests go.
@@ -271,7 +265,7 @@ impl ConnectionSpecDoc {
     fn of(spec: &ConnectionSpec) -> Self {
         let ConnectionSpec { mode, prewarm, source_ips, timeout, idle_timeout, connect_timeout } = spec;
         let mode = match mode {
-            ConnectionMode::Keep => "keep",
+            ConnectionMode::Keep => KEEP,
             ConnectionMode::Fresh => "fresh",
         };
         let [timeout_s, idle_timeout_s, connect_timeout_s] =
