@@ -77,6 +77,10 @@ impl Again {
         let same_keys = stored.get("schema").and_then(Value::as_str) == Some(SCHEMA);
         let mut compared = Comparison { file: RunFile::Run, same_keys, found: Vec::new() };
         compared.values("", stored, &recomputed);
+        if locate(saved.dir(), RunFile::Events).is_none() {
+            // What nothing can be computed from does not disagree; that it is missing is said.
+            compared.found.retain(|found| found.recomputed.as_ref().is_some_and(|value| !value.is_null()));
+        }
         self.disagreements.extend(compared.found);
     }
 

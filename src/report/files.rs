@@ -126,6 +126,12 @@ pub fn locate(dir: &Path, file: RunFile) -> Option<Located> {
     part.is_file().then_some(Located { path: part, partial: true })
 }
 
+/// Whether the records of a run that did not finish stand in a directory.
+#[must_use]
+pub fn has_part(dir: &Path) -> bool {
+    part_name(&dir.join(RunFile::Requests.name())).is_file()
+}
+
 impl RunFile {
     /// Every file, `run.json` last: the order of renaming.
     pub const ALL: [Self; 5] = [Self::Artifact, Self::Requests, Self::Events, Self::Html, Self::Run];

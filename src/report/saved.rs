@@ -14,7 +14,7 @@ use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
 use crate::metrics::row::RequestRow;
 use crate::report::document::{DocumentError, RunDocument};
 use crate::report::events::{Ending, EventsError, EventsReader, RunEvents, populations};
-use crate::report::files::{RunFile, locate};
+use crate::report::files::{RunFile, has_part, locate};
 use crate::report::requests::read::{ReadError, read_rows};
 use crate::units::{Nanos, display};
 
@@ -92,6 +92,10 @@ impl SavedRun {
         let path = lines.path;
         let rows = read_rows(BufReader::new(open(&path)?))
             .map_err(|source| SavedError::Requests { path: path.clone(), source })?;
+        if !lines.partial && has_part(dir) {
+            let name = "another run into this directory did not finish: its files, whose names end in .part, are not shown";
+            missing.push(name.to_owned());
+        }
         if lines.partial {
             missing.push("the run did not finish: requests that had not ended are not recorded".to_owned());
         }
@@ -206,8 +210,8 @@ fn read_document(dir: &Path) -> Result<Option<(RunDocument, Value)>, SavedError>
     let text = fs::read_to_string(&path).map_err(failed)?;
     match RunDocument::from_json(&text).and_then(|read| Ok((read, serde_json::from_str(&text)?))) {
         Ok(document) => Ok(Some(document)),
-        // A document that was being written when the process ended.
-        Err(_) if located.partial => Ok(None),
+        // A document that was being written when the process ended, or for which the disk had no room.
+        Err(_) if located.partial || text.is_empty() => Ok(None),
         Err(source) => Err(SavedError::Document { path, source }),
     }
 }

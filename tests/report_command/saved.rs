@@ -60,6 +60,40 @@ fn a_run_without_an_artifact_says_why_there_is_none() {
     assert!(stderr(&output).contains("version 1.1"), "{}", stderr(&output));
 }
 
+/// The first moments of a run, and a full disk, leave files without a byte.
+#[test]
+fn files_without_a_byte_are_told_and_the_rest_is_shown() {
+    let (run, tmp) = (Finished::new(), tempfile::tempdir().unwrap());
+    let dir = tmp.path().join("empty");
+    for (file, said) in
+        [("events.bin", "events.bin ends early, at byte 0"), ("run.json", "there is no run.json")]
+    {
+        run.copy_with(&dir, file, b"");
+        let output = report(&dir, "csv");
+        assert!(stderr(&output).contains(said), "{file}: {}", stderr(&output));
+        assert_eq!(stdout(&output).lines().count(), REQUESTS + 1, "{file}");
+    }
+    run.copy_with(&dir, "run.json", &run.read("run.json"));
+    fs::remove_file(dir.join("events.bin")).unwrap();
+    let output = report(&dir, "terminal");
+    assert!(stderr(&output).contains("there is no events.bin"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("recomputed null"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_later_run_that_did_not_finish_is_told() {
+    let (run, tmp) = (Finished::new(), tempfile::tempdir().unwrap());
+    let dir = tmp.path().join("both");
+    run.copy_with(&dir, "requests.jsonl.part", b"");
+    let output = report(&dir, "terminal");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("another run into this directory did not finish"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 #[test]
 fn the_tables_hold_what_the_files_hold() {
     let run = Finished::new();
