@@ -225,12 +225,15 @@ struct Run {
 }
 
 impl Run {
-    /// Completion and prompt tokens of all requests.
+    /// Completion and prompt tokens of all requests. A count that stands apart from the cache's lacks what it gave.
     fn tokens(&self) -> (u64, u64) {
-        let sum = |keys: &[&str]| {
-            keys.iter().flat_map(|key| self.requests.iter().filter_map(move |r| r[*key].as_u64())).sum()
+        let sum = |requests: &[Value], keys: &[&str]| -> u64 {
+            requests.iter().flat_map(|r| keys.iter().filter_map(|key| r[*key].as_u64())).sum()
         };
-        (sum(&["completion_tokens"]), sum(&["prompt_tokens", "uncounted_prompt_tokens"]))
+        let apart = |r: &&Value| r["cache_counted_apart"] == true;
+        let apart: Vec<Value> = self.requests.iter().filter(apart).cloned().collect();
+        let cached = sum(&apart, &["cached_tokens", "cache_creation_tokens"]);
+        (sum(&self.requests, &["completion_tokens"]), sum(&self.requests, &["prompt_tokens"]) + cached)
     }
 
     /// Fails unless all of so many requests are ok, and counts are the server's in the lines and in the document.
