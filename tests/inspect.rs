@@ -369,3 +369,18 @@ fn mistakes_are_one_sentence_and_exit_2() {
         assert!(stderr.contains(word) && output.stdout.is_empty(), "{args:?}: {stderr}");
     }
 }
+
+/// Recorded answers of real servers, against a reading by Python's own means.
+#[test]
+fn recordings_of_real_servers() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let output = Command::new("python3")
+        .args(["-I", "tests/inspect_engines/recordings.py", env!("CARGO_BIN_EXE_hammerscale")])
+        .args(["cases/engines", "data/engines"].map(|folder| tests.join(folder)))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("python3 is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let counts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(counts, json!({"failures": 12, "plain": 9, "streams": 31, "whole": 8}));
+}
