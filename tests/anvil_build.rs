@@ -71,7 +71,8 @@ fn keys_are_declared_in_the_order_of_the_document() {
     let published = read("2026-09-17-glm53-mixed35__baseline-capacity-1");
     let (spec, target) = run_of(&published);
     let rows = rows_of(&published, None);
-    let (spec, target) = (SpecDoc::of(&spec), TargetDoc::of(&spec, &target));
+    let spec = SpecDoc::of(&spec);
+    let target = TargetDoc::of(&spec, &target);
     let facts = facts(&spec, &target, &published);
     let artifact = Artifact::of(&rows, &facts);
     let direct = encode::to_string(&artifact).unwrap();
@@ -237,7 +238,8 @@ fn with_sampling(mut published: Value) -> Value {
 }
 
 fn build(rows: &[RequestRow], spec: &RunSpec, target: &ResolvedTarget, published: &Value) -> Value {
-    let (spec, target) = (SpecDoc::of(spec), TargetDoc::of(spec, target));
+    let spec = SpecDoc::of(spec);
+    let target = TargetDoc::of(&spec, target);
     serde_json::to_value(Artifact::of(rows, &facts(&spec, &target, published))).unwrap()
 }
 

@@ -69,7 +69,8 @@ pub struct Summary {
     pub role_chunk_first: u64,
 }
 
-/// What rows and chunks say about the instrument itself, over measured requests of any outcome.
+/// What rows and chunks say about the instrument itself, over measured requests of any outcome where nothing else is
+/// said.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StampFacts {
     /// Requests of which something was received and whose stamps are the kernel's.
@@ -86,6 +87,8 @@ pub struct StampFacts {
     pub coalesced_chunks: u64,
     /// Requests with a stamp before one that it must follow.
     pub inversions: u64,
+    /// Output chunks, of all requests, without a stamp: they did not fit a ring.
+    pub missing_chunks: u64,
 }
 
 /// A population by its order statistics.
@@ -107,6 +110,7 @@ pub struct ChunkPopulations {
     peers: PeerPopulations,
     timeline: TokenTimeline,
     read_delays: Vec<Nanos>,
+    missing_chunks: u64,
 }
 
 impl ChunkPopulations {
@@ -121,11 +125,13 @@ impl ChunkPopulations {
             peers: PeerPopulations::new(rows),
             timeline: TokenTimeline::new(window),
             read_delays: Vec::new(),
+            missing_chunks: 0,
         }
     }
 
-    /// Adds one request with all its output chunks in order of arrival. Warm-up requests are left out here.
+    /// Adds one request with all its output chunks in order of arrival. Of warm-up requests only what is missing counts.
     pub fn add(&mut self, row: &RequestRow, chunks: &[OutputChunk]) {
+        self.missing_chunks += row.counters.output_chunks.saturating_sub(chunks.len() as u64);
         if row.phase == Phase::Warmup {
             return;
         }
@@ -173,7 +179,7 @@ impl Summary {
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
             stream: StreamFacts::of(rows),
-            stamps: StampFacts::of(rows, &chunks.read_delays),
+            stamps: StampFacts::of(rows, chunks),
             role_chunk_first: ok.fold(0, |n, row| n + u64::from(row.role_chunk_first)),
         }
     }
@@ -193,8 +199,8 @@ impl Summary {
 }
 
 impl StampFacts {
-    fn of(rows: &[RequestRow], read_delays: &[Nanos]) -> Self {
-        let mut facts = Self::default();
+    fn of(rows: &[RequestRow], chunks: &ChunkPopulations) -> Self {
+        let mut facts = Self { missing_chunks: chunks.missing_chunks, ..Self::default() };
         let mut lags = Vec::new();
         for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
             if row.at.first_byte.is_some() {
@@ -208,7 +214,7 @@ impl StampFacts {
             facts.coalesced_chunks += row.counters.coalesced_chunks;
             facts.inversions += u64::from(is_inverted(row));
         }
-        facts.read_delay_us = Spread::of_micros(read_delays);
+        facts.read_delay_us = Spread::of_micros(&chunks.read_delays);
         facts.send_lag_us = Spread::of_micros(&lags);
         facts
     }

@@ -1,7 +1,7 @@
 //! `hammerscale report`: a saved run or a published artifact, computed again, compared, and shown.
 
-use std::fs;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,7 +10,8 @@ use crate::cli::fail;
 use crate::config::report_args::{ReportArgs, ReportFormat};
 use crate::exit::Exit;
 use crate::report::again::Again;
-use crate::report::anvil::{encode, recompute};
+use crate::report::anvil::stored::{InFull, may_be_object};
+use crate::report::anvil::{Stored, encode, recompute};
 use crate::report::events::events_jsonl;
 use crate::report::saved::SavedRun;
 use crate::report::terminal::{self, FilesNote, layout::Style};
@@ -18,6 +19,8 @@ use crate::report::{csv, markdown};
 
 /// Largest artifact that is read: a hundred times what the reference's own limit of 10,000 requests comes to.
 const MAX_ARTIFACT_BYTES: u64 = 2 << 30;
+/// How much is read of what is no object: enough to say what it is instead.
+const NO_OBJECT_BYTES: u64 = 16;
 
 /// Runs the sub-command. A stored number that does not follow from the record is named on stderr, and the exit code is 1.
 #[must_use]
@@ -58,10 +61,10 @@ fn artifact(args: &ReportArgs) -> Result<Exit, Failure> {
     if meta.len() > MAX_ARTIFACT_BYTES {
         return Err(unreadable(&"larger than any artifact"));
     }
-    let bytes = fs::read(&args.input).map_err(|e| unreadable(&e))?;
-    let stored: Value = serde_json::from_slice(&bytes).map_err(|e| unreadable(&format!("not JSON: {e}")))?;
-    let result = recompute(&stored).map_err(|e| unreadable(&e))?;
-    let text = encode::to_string(&result.artifact).map_err(io::Error::from)?;
+    let Stored { value, digits } =
+        Stored::read(&read(&args.input).map_err(|e| unreadable(&e))?).map_err(|e| unreadable(&e))?;
+    let result = recompute(&value).map_err(|e| unreadable(&e))?;
+    let text = encode::to_string(&InFull(&result.artifact, &digits)).map_err(io::Error::from)?;
     print(|out| out.write_all(text.as_bytes()))?;
     for path in &result.copied {
         say(&format!("copied, it does not follow from the file: {path}"));
@@ -70,6 +73,15 @@ fn artifact(args: &ReportArgs) -> Result<Exit, Failure> {
         differs(&found.path, Some(&found.stored), Some(&found.recomputed));
     }
     Ok(if result.disagreements.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+/// The bytes of a file, or of a pipe, which may have no end: what does not begin as an object is not read on.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut input = BufReader::new(File::open(path)?);
+    let limit = if may_be_object(input.fill_buf()?) { MAX_ARTIFACT_BYTES } else { NO_OBJECT_BYTES };
+    let mut bytes = Vec::new();
+    input.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
@@ -115,11 +127,13 @@ fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
         }
     }
     for found in &again.disagreements {
-        let path = format!("{}: {}", found.file.name(), found.path);
-        if found.path.is_empty() {
-            say(&format!("{path}the numbers are right, the text of the file is another"));
-        } else {
-            differs(&path, found.stored.as_ref(), found.recomputed.as_ref());
+        let file = found.file.name();
+        match (found.path.as_str(), &found.stored) {
+            ("", None) => say(&format!("{file}: the numbers are right, the text of the file is another")),
+            ("", Some(Value::String(unreadable))) => say(&format!("{file}: not JSON: {unreadable}")),
+            (path, stored) => {
+                differs(&format!("{file}: {path}"), stored.as_ref(), found.recomputed.as_ref());
+            }
         }
     }
     Ok(if again.disagreements.is_empty() { Exit::Ok } else { Exit::SomeFailed })

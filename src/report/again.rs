@@ -1,8 +1,8 @@
 //! A saved run computed again: every number that follows from the requests, from `requests.jsonl` and `events.bin`, and
 //! where it differs from what `run.json` and `artifact.json` say. Values must be the same to the last digit.
 //!
-//! What does not follow from the requests is taken over: what was asked for, the machine, the clock, and what was judged
-//! (verdict, warnings).
+//! What does not follow from the requests is taken over: what was asked for, the machine, the clock. `docs/REPORT.md` is
+//! the list.
 
 use std::fs::File;
 use std::io::Read;
@@ -36,7 +36,7 @@ pub struct Disagreement {
     pub file: RunFile,
     /// Where it stands, keys joined by dots; empty for the layout of the whole file.
     pub path: String,
-    /// What the file says; `None` where the key is missing.
+    /// What the file says; `None` where the key is missing. Of a whole file that cannot be read, why not.
     pub stored: Option<Value>,
     /// What follows; `None` where nothing does.
     pub recomputed: Option<Value>,
@@ -51,6 +51,9 @@ impl Again {
         let summary = saved.summary()?;
         let last_end = saved.rows.iter().map(window::end_of).max();
         let mut document = saved.document.as_ref().map(|stored| stored.computed_again(&summary, last_end));
+        if let (Some(document), Some(run_id)) = (&mut document, &saved.run_id) {
+            document.run_id.clone_from(run_id);
+        }
         let facts = document.as_ref().map(|again| (again.spec.clone(), again.target.clone()));
         let reference = facts.as_ref().zip(document.as_ref()).and_then(|((spec, target), document)| {
             let facts = anvil::RunFacts::of(spec, target, document.zero_unix()?, document.span?)?;
@@ -58,6 +61,7 @@ impl Again {
         });
         if let Some(document) = &mut document {
             document.take_peers(reference.as_ref().map(Artifact::metrics), &summary);
+            document.take_judgement(&summary, reference.as_ref().map(|artifact| artifact.completed() as u64));
         }
         let artifact = reference.and_then(|artifact| encode::to_string(&artifact).ok());
         let mut again = Self { summary, document, artifact, disagreements: Vec::new() };
@@ -98,12 +102,13 @@ impl Again {
                 saved.missing.push(format!("{name} is cut"));
                 return Ok(());
             }
+            (Err(unreadable), _) => {
+                compared.differs(String::new(), Some(&unreadable.to_string().into()), None);
+            }
             _ => {}
         }
         if compared.found.is_empty() {
-            let whole =
-                Disagreement { file: RunFile::Artifact, path: String::new(), stored: None, recomputed: None };
-            compared.found.push(whole);
+            compared.differs(String::new(), None, None);
         }
         self.disagreements.extend(compared.found);
         Ok(())

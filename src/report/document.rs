@@ -31,7 +31,7 @@ use crate::metrics::row::StampSource;
 use crate::record::RunId;
 use crate::report::host::{Host, Tool};
 use crate::report::ordered::OrderedMap;
-use crate::report::validity::{self, InstrumentFacts};
+use crate::report::validity::InstrumentFacts;
 use crate::report::warnings::{self, Warning};
 use crate::units::{Nanos, UnixNanos, calendar};
 
@@ -44,8 +44,9 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
-///   `spec.connection.source_ips`; `span` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that
-///   `artifact.json` follows from this document and the records; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
+///   `spec.connection.source_ips`; `span`, `instrument.clock.compared_over_s`, `target.unreachable` and, in lines of
+///   `requests.jsonl`, `finish_reasons_in_order`, so that this document and `artifact.json` follow from what is given in
+///   this document and from the records; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
 ///   prompt tokens but those of lines is that of whole prompts.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
@@ -84,6 +85,9 @@ pub struct Span {
     pub began_ns: i64,
     /// The end of the last request; of a run without requests, the end of the run.
     pub ended_ns: i64,
+    /// From when on no request was started, of a run that its operator cut short; `null` for all others.
+    #[serde(default)]
+    pub stopped_ns: Option<i64>,
 }
 
 impl Span {
@@ -209,10 +213,9 @@ impl RunDocument {
     /// The document of a run.
     #[must_use]
     pub fn of(facts: &RunFacts<'_>) -> Self {
-        let judgement = validity::judge(facts.instrument, facts.summary);
-        let found = warnings::find(facts);
         let summary = facts.summary;
-        Self {
+        let spec = SpecDoc::of(facts.spec);
+        let mut document = Self {
             schema: SCHEMA.to_owned(),
             run_id: facts.run_id.to_string(),
             started_unix_ns: facts.started_unix.get().to_string(),
@@ -223,8 +226,8 @@ impl RunDocument {
             span: Some(facts.span),
             tool: ToolDoc::of(&facts.tool),
             host: HostDoc::of(facts.host),
-            target: TargetDoc::of(facts.spec, facts.target),
-            spec: SpecDoc::of(facts.spec),
+            target: TargetDoc::of(&spec, facts.target),
+            spec,
             plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),
             failures: FailureDoc::all(&summary.counts),
@@ -234,28 +237,36 @@ impl RunDocument {
             rates: measured::rates(&summary.rates),
             tokens: TokensDoc::of(&summary.tokens),
             stream: Some(StreamDoc::of(&summary.stream)),
-            instrument: InstrumentDoc::of(facts.instrument, &summary.stamps, judgement),
+            instrument: InstrumentDoc::of(facts.instrument, &summary.stamps),
             compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
-            warnings: found.into_iter().map(WarningDoc::of).collect(),
-        }
+            warnings: Vec::new(),
+        };
+        document.take_judgement(summary, facts.reference_ok);
+        document
     }
 
     /// The document with everything computed again that follows from the requests: counts, window, statistics, rates,
-    /// tokens, and what the stamps say about the instrument. What was judged from it (verdict, warnings) stays as it is,
-    /// and other tools' metrics are [a step of their own](Self::take_peers).
+    /// tokens, and what the stamps say about the instrument. What needs the reference artifact is a step of its own:
+    /// [other tools' metrics](Self::take_peers) and [what is judged](Self::take_judgement).
     #[must_use]
     pub fn computed_again(&self, summary: &Summary, last_end: Option<Nanos>) -> Self {
         let mut again = self.clone();
         if let Some(span) = &mut again.span {
             span.ended_ns = last_end.map_or(span.ended_ns, |end| end.0);
+            again.interrupted = span.stopped_ns.is_some();
         }
+        again.target.take_spec(&self.spec);
+        again.plan.seed = self.spec.prompt.as_ref().map_or(self.plan.seed, |prompt| prompt.seed);
         if let Some(zero) = self.zero_unix() {
             again.started_at = calendar::rfc3339(zero);
             if let Some(span) = again.span {
                 again.finished_at = calendar::rfc3339(after(zero, span.ended_ns));
             }
         }
-        again.counts = CountsDoc::of(&summary.counts, self.counts.dropped_stamps);
+        // The stamps of a record that was lost too are counted by nobody else.
+        let all_records = self.instrument.ring_drops == 0;
+        let dropped = if all_records { summary.stamps.missing_chunks } else { self.counts.dropped_stamps };
+        again.counts = CountsDoc::of(&summary.counts, dropped);
         again.failures = FailureDoc::all(&summary.counts);
         again.window = summary.spans.map(|spans| WindowDoc::of(spans, summary.steady_state));
         again.metrics = MetricDoc::all(summary);
@@ -270,6 +281,16 @@ impl RunDocument {
     /// Takes over what other tools would have reported; `reference` is `metrics` of the reference artifact.
     pub fn take_peers(&mut self, reference: Option<&BTreeMap<String, serde_json::Value>>, summary: &Summary) {
         self.compat = PeerDoc::all(reference, &summary.compat);
+    }
+
+    /// Takes over the verdict and the warnings; `reference_ok` as in [`RunFacts`]. Another minor version finds other
+    /// things, so the judgement of its documents stays as it is.
+    pub fn take_judgement(&mut self, summary: &Summary, reference_ok: Option<u64>) {
+        if self.schema == SCHEMA {
+            self.instrument.take_judgement(self.counts.dropped_stamps, summary);
+            let found = warnings::find(self, summary, reference_ok);
+            self.warnings = found.into_iter().map(WarningDoc::of).collect();
+        }
     }
 
     /// CLOCK_REALTIME at the zero of all stamps; `None` where the document does not say it in a number.

@@ -26,6 +26,8 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 pub struct SavedRun {
     /// Every request of which there is a line.
     pub rows: Vec<RequestRow>,
+    /// The run that the lines name; `None` without lines.
+    pub run_id: Option<String>,
     /// The document; `None` when the run did not get that far.
     pub document: Option<RunDocument>,
     /// The document as it stands in the file, with keys that this version does not know.
@@ -103,7 +105,7 @@ impl SavedRun {
                 "there is no {name}: what was asked for and the instrument's facts are unknown"
             ));
         }
-        Ok(Self { rows: rows.rows, document, stored, missing, dir: dir.to_owned() })
+        Ok(Self { rows: rows.rows, run_id: rows.run_id, document, stored, missing, dir: dir.to_owned() })
     }
 
     /// The directory.
@@ -148,11 +150,16 @@ impl SavedRun {
         let Some(document) = &self.document else {
             return Facts { planned: measured.fold(0, |n, _| n + 1), ..Facts::default() };
         };
-        let stopped = document.window.as_ref().filter(|window| window.drain_s.is_some());
+        // Documents before 1.1 have no span; there the window of a run that was stopped ends at the stop.
+        let stopped = || document.window.as_ref().filter(|window| window.drain_s.is_some());
+        let stop = match document.span {
+            Some(span) => span.stopped_ns,
+            None => stopped().map(|window| window.end_ns),
+        };
         Facts {
-            planned: document.counts.planned,
+            planned: document.spec.load.requests,
             asked_concurrency: Some(document.spec.load.concurrency),
-            stop: stopped.map(|window| Nanos(window.end_ns)),
+            stop: stop.map(Nanos),
         }
     }
 

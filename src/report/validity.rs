@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::aggregate::summary::{Spread, Summary};
+use crate::report::document::instrument::InstrumentDoc;
 use crate::units::{Bytes, Nanos, PerSecond, display};
 
 /// Largest rate error of the clock, in parts per million, against CLOCK_MONOTONIC. One part per million is a
@@ -134,13 +135,14 @@ impl PrewarmFacts {
     }
 }
 
-/// Judges a run.
+/// Judges a run, from what its document says about the instrument, so that a saved run is judged as it was at its end.
+/// `dropped_stamps` are the chunk stamps that did not fit a ring.
 #[must_use]
-pub fn judge(facts: &InstrumentFacts, summary: &Summary) -> Judgement {
+pub fn judge(instrument: &InstrumentDoc, dropped_stamps: u64, summary: &Summary) -> Judgement {
     let mut findings = Vec::new();
-    lost(facts, summary, &mut findings);
-    clock(facts, summary, &mut findings);
-    stamps(facts, summary, &mut findings);
+    lost(instrument, dropped_stamps, summary, &mut findings);
+    clock(instrument, summary, &mut findings);
+    stamps(instrument, summary, &mut findings);
     findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let (reasons, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(v, _)| *v != Verdict::Valid);
     let text = |findings: Vec<(Verdict, String)>| findings.into_iter().map(|(_, text)| text).collect();
@@ -155,26 +157,26 @@ pub fn judge(facts: &InstrumentFacts, summary: &Summary) -> Judgement {
 type Findings = Vec<(Verdict, String)>;
 
 /// What is missing from the record.
-fn lost(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
+fn lost(instrument: &InstrumentDoc, dropped_stamps: u64, summary: &Summary, findings: &mut Findings) {
     let mut invalid = |count: u64, noun: &str, rest: &str| {
         if count > 0 {
             findings.push((Verdict::Invalid, format!("{} {rest}", display::counted(count, noun))));
         }
     };
-    invalid(facts.ring_drops, "record", "lost: a ring between worker and collector was full");
-    invalid(facts.dropped_stamps, "chunk stamp", "lost: a ring between worker and collector was full");
+    invalid(instrument.ring_drops, "record", "lost: a ring between worker and collector was full");
+    invalid(dropped_stamps, "chunk stamp", "lost: a ring between worker and collector was full");
     invalid(
         summary.counts.client_faults,
         "request",
         "failed on this side: this machine could not do its part",
     );
-    invalid(facts.unresolved, "request", "begun and never accounted for: the counts cannot be trusted");
+    invalid(instrument.unresolved, "request", "begun and never accounted for: the counts cannot be trusted");
 }
 
-fn clock(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
-    let clock = &facts.clock;
+fn clock(instrument: &InstrumentDoc, summary: &Summary, findings: &mut Findings) {
+    let clock = &instrument.clock;
     match clock.drift_ppm {
-        Some(drift) if is_clock_wrong(drift, clock.compared_over) => {
+        Some(drift) if is_clock_wrong(drift, clock.compared_over_s) => {
             let (drift, limit) = (display::significant(drift, 2), display::significant(MAX_DRIFT_PPM, 1));
             findings.push((
                 Verdict::Invalid,
@@ -209,11 +211,11 @@ fn clock(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
     }
 }
 
-fn stamps(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
+fn stamps(instrument: &InstrumentDoc, summary: &Summary, findings: &mut Findings) {
     let stamps = &summary.stamps;
     let received = stamps.kernel_requests + stamps.user_requests;
-    if facts.kernel_stamps && stamps.user_requests > 0 {
-        let (missing, all) = (display::whole(stamps.user_requests), display::whole(received));
+    if instrument.kernel_stamps_missing > 0 {
+        let (missing, all) = (display::whole(instrument.kernel_stamps_missing), display::whole(received));
         findings.push((
             Verdict::Suspect,
             format!("{missing} of {all} requests came without kernel stamps and are timed by the user clock"),
@@ -260,11 +262,11 @@ fn stamps(facts: &InstrumentFacts, summary: &Summary, findings: &mut Findings) {
     }
 }
 
-fn is_clock_wrong(drift_ppm: f64, over: Nanos) -> bool {
+/// Where it is unknown over how long the clocks were compared, the rate decides alone.
+fn is_clock_wrong(drift_ppm: f64, over_s: Option<f64>) -> bool {
     // A part per million is a microsecond a second.
-    let error_us = (drift_ppm * over.as_secs_f64()).abs();
-    // Written so that a drift that is no number counts as wrong.
-    !(drift_ppm.abs() <= MAX_DRIFT_PPM || error_us <= MIN_CLOCK_ERROR.as_micros_f64())
+    let is_noise = over_s.is_some_and(|over| (drift_ppm * over).abs() <= MIN_CLOCK_ERROR.as_micros_f64());
+    drift_ppm.abs() > MAX_DRIFT_PPM && !is_noise
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
@@ -335,7 +337,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "a table: one line of the rule an entry")]
     fn the_rule_line_by_line() {
         type Change = fn(&mut InstrumentFacts, &mut Summary);
-        let table: [(&str, Change, Verdict, &str); 23] = [
+        let table: [(&str, Change, Verdict, &str); 22] = [
             ("nothing", |_, _| {}, Verdict::Valid, ""),
             ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
             ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
@@ -343,7 +345,6 @@ mod tests {
             ("no account", |f, _| f.unresolved = 1, Verdict::Invalid, "never accounted"),
             ("drift at the limit", |f, _| f.clock.drift_ppm = Some(-1.0), Verdict::Valid, ""),
             ("drift", |f, _| f.clock.drift_ppm = Some(-1.1), Verdict::Invalid, "-1.1 ppm"),
-            ("drift is no number", |f, _| f.clock.drift_ppm = Some(f64::NAN), Verdict::Invalid, "–"),
             (
                 "drift of a short run is reading noise",
                 |f, _| (f.clock.drift_ppm, f.clock.compared_over) = (Some(30.0), Nanos::from_millis(30)),
@@ -400,7 +401,8 @@ mod tests {
         for (what, change, verdict, word) in table {
             let (mut facts, mut summary) = good();
             change(&mut facts, &mut summary);
-            let judgement = judge(&facts, &summary);
+            let document = InstrumentDoc::of(&facts, &summary.stamps);
+            let judgement = judge(&document, facts.dropped_stamps, &summary);
             assert_eq!(judgement.verdict, verdict, "{what}: {judgement:?}");
             assert_eq!(judgement.reasons.is_empty(), verdict == Verdict::Valid, "{what}");
             let said = judgement.reasons.first().or(judgement.notes.first());
@@ -413,7 +415,8 @@ mod tests {
     fn a_run_that_received_nothing_has_nothing_to_be_suspect_about() {
         let facts = Facts { planned: 2, ..Facts::default() };
         let empty = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
-        let judgement = judge(&InstrumentFacts { kernel_stamps: true, ..InstrumentFacts::default() }, &empty);
+        let facts = InstrumentFacts { kernel_stamps: true, ..InstrumentFacts::default() };
+        let judgement = judge(&InstrumentDoc::of(&facts, &empty.stamps), 0, &empty);
         assert_eq!(judgement, Judgement { verdict: Verdict::Valid, reasons: vec![], notes: vec![] });
     }
 }

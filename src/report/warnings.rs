@@ -5,11 +5,13 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::{ConnectionMode, Endpoint, RunSpec};
+use crate::config::spec::Endpoint;
 use crate::metrics::row::TokenSource;
 use crate::record::Outcome;
-use crate::report::document::{PlanFacts, RunFacts};
-use crate::report::validity::PrewarmFacts;
+use crate::report::document::RunDocument;
+use crate::report::document::instrument::PrewarmDoc;
+use crate::report::document::provenance::PlanDoc;
+use crate::report::document::spec::{KEEP, SpecDoc};
 use crate::units::display;
 
 /// Largest deviation of a length from what was asked for that is not told, in percent.
@@ -69,10 +71,12 @@ pub struct Warning {
     pub text: String,
 }
 
-/// The warnings of a run, in the order of the codes.
+/// The warnings of a run, in the order of the codes, from what its document says, so that a saved run has the same as at
+/// its end. `reference_ok` is [`RunFacts::reference_ok`](crate::report::document::RunFacts::reference_ok).
 #[must_use]
-pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
-    let RunFacts { spec, target, plan, summary, reference_ok, .. } = *facts;
+pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> Vec<Warning> {
+    let RunDocument { spec, target, plan, prewarm, .. } = run;
+    let is_streamed = spec.body.as_ref().is_some_and(|body| body.stream);
     let found = [
         (Code::TargetUnreachable, target.unreachable.clone()),
         (Code::OutputLength, output_length(summary)),
@@ -81,14 +85,14 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
         (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
         (Code::FewSamples, few_samples(summary)),
         (Code::Redirects, redirects(summary)),
-        (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| spec.body.streamed)),
+        (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| is_streamed)),
         (Code::NoUsage, no_usage(spec, summary)),
         (Code::NotCountedAsAsked, not_counted_as_asked(spec, summary)),
-        (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| spec.body.streamed)),
+        (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| is_streamed)),
         (Code::StreamedUnasked, streamed_unasked(summary)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
-        (Code::PrewarmFailed, facts.instrument.prewarm.as_ref().and_then(prewarm_failed)),
-        (Code::SimulatedTarget, simulated_target(spec)),
+        (Code::PrewarmFailed, prewarm.as_ref().and_then(prewarm_failed)),
+        (Code::SimulatedTarget, simulated_target(target.simulated)),
         (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
     ];
     found.into_iter().filter_map(|(code, text)| text.map(|text| Warning { code, text })).collect()
@@ -155,8 +159,8 @@ fn prompt_length(summary: &Summary) -> Option<String> {
     Some(format!("the server counted {came} prompt tokens where {asked} were asked for ({ratio})"))
 }
 
-fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
-    let sums = summary.tokens.cached.filter(|_| spec.prompt.unique)?;
+fn cached_share(spec: &SpecDoc, summary: &Summary) -> Option<String> {
+    let sums = summary.tokens.cached.filter(|_| meant_to_be_unique(spec))?;
     let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
     let share = display::percent(share);
     Some(format!(
@@ -165,8 +169,8 @@ fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
     ))
 }
 
-fn repeated_prompts(spec: &RunSpec, plan: &PlanFacts) -> Option<String> {
-    (spec.prompt.unique && plan.repeats > 0).then(|| {
+fn repeated_prompts(spec: &SpecDoc, plan: &PlanDoc) -> Option<String> {
+    (meant_to_be_unique(spec) && plan.repeats > 0).then(|| {
         let (repeats, distinct) =
             (display::counted(plan.repeats, "prompt"), display::whole(plan.distinct_prompts));
         format!(
@@ -197,16 +201,15 @@ fn role_chunk_first(summary: &Summary) -> Option<String> {
     })
 }
 
-fn no_usage(spec: &RunSpec, summary: &Summary) -> Option<String> {
+fn no_usage(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let (tokens, ok) = (&summary.tokens, summary.counts.ok);
-    let (without, unknown) = match spec.target.endpoint {
-        // Nobody expects usage of a page.
-        Endpoint::Http => return None,
+    // Nobody expects usage of a page.
+    spec.body.as_ref()?;
+    let (without, unknown) = if spec.target.endpoint == Endpoint::Embeddings.name() {
         // Only prompts have tokens.
-        Endpoint::Embeddings => {
-            (ok.saturating_sub(tokens.prompt.map_or(0, |sums| sums.requests)), "prompt tokens are unknown")
-        }
-        _ => (tokens.without_usage, "output tokens are estimated or unknown"),
+        (ok.saturating_sub(tokens.prompt.map_or(0, |sums| sums.requests)), "prompt tokens are unknown")
+    } else {
+        (tokens.without_usage, "output tokens are estimated or unknown")
     };
     (without > 0).then(|| {
         let (without, all) = (display::whole(without), display::counted(ok, "answer"));
@@ -214,10 +217,11 @@ fn no_usage(spec: &RunSpec, summary: &Summary) -> Option<String> {
     })
 }
 
-fn not_counted_as_asked(spec: &RunSpec, summary: &Summary) -> Option<String> {
+fn not_counted_as_asked(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let counted = summary.tokens.sources.get(&TokenSource::ContinuousUsage).copied().unwrap_or(0);
     let without = summary.counts.ok.saturating_sub(counted);
-    (spec.body.continuous_usage && without > 0).then(|| {
+    let asked = spec.body.as_ref().is_some_and(|body| body.continuous_usage);
+    (asked && without > 0).then(|| {
         let (without, all) = (display::whole(without), display::counted(summary.counts.ok, "answer"));
         format!(
             "{without} of {all} did not tell the tokens of each chunk although usage was asked for with every event: \
@@ -244,16 +248,16 @@ fn streamed_unasked(summary: &Summary) -> Option<String> {
     })
 }
 
-fn connections_not_kept(spec: &RunSpec, summary: &Summary) -> Option<String> {
+fn connections_not_kept(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let counts = &summary.counts;
     let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
-    (spec.connection.mode == ConnectionMode::Keep && could_be_reused && counts.reused == 0).then(|| {
+    (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0).then(|| {
         let sent = display::counted(counts.sent, "request");
         format!("the server closed every connection after its answer: each of the {sent} needed a new one")
     })
 }
 
-fn prewarm_failed(prewarm: &PrewarmFacts) -> Option<String> {
+fn prewarm_failed(prewarm: &PrewarmDoc) -> Option<String> {
     let failure = prewarm.failure.as_ref().filter(|_| prewarm.failed > 0)?;
     let (failed, asked) = (display::whole(prewarm.failed), display::counted(prewarm.asked, "connection"));
     Some(format!(
@@ -261,11 +265,8 @@ fn prewarm_failed(prewarm: &PrewarmFacts) -> Option<String> {
     ))
 }
 
-fn simulated_target(spec: &RunSpec) -> Option<String> {
-    spec.target
-        .sim
-        .as_ref()
-        .map(|_| "the target is the embedded simulator, not an inference server".to_owned())
+fn simulated_target(is_simulated: bool) -> Option<String> {
+    is_simulated.then(|| "the target is the embedded simulator, not an inference server".to_owned())
 }
 
 fn reference_counts_differ(summary: &Summary, reference_ok: Option<u64>) -> Option<String> {
@@ -274,6 +275,11 @@ fn reference_counts_differ(summary: &Summary, reference_ok: Option<u64>) -> Opti
         let (reference, ours) = (display::counted(reference, "request"), display::whole(ours));
         format!("artifact.json counts {reference} as valid by the reference's rules, this document {ours}")
     })
+}
+
+/// Whether every prompt was to differ from the first byte on.
+fn meant_to_be_unique(spec: &SpecDoc) -> bool {
+    spec.prompt.as_ref().is_some_and(|prompt| prompt.unique)
 }
 
 fn is_off(sums: &AskedReceived) -> bool {

@@ -71,8 +71,10 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let zero = UnixNanos::at(timeline.zero_unix().0);
     // The last answer's end, not the end of the wait for the last bytes of its connection.
     let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
-    let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0 };
-    let (spec_doc, target_doc) = (SpecDoc::of(spec), TargetDoc::of(spec, &target.resolved));
+    let stopped_ns = facts.stop.map(|stop| stop.0);
+    let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0, stopped_ns };
+    let spec_doc = SpecDoc::of(spec);
+    let target_doc = TargetDoc::of(&spec_doc, &target.resolved);
     let reference_run = anvil::RunFacts::of(&spec_doc, &target_doc, zero, span);
     let artifact = reference_run.map(|run| Artifact::of(&rows, &run));
     // After everything that takes memory.
@@ -98,7 +100,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let artifact_file = artifact.as_ref().map(|text| (RunFile::Artifact, text.as_bytes()));
     let files: Vec<_> = artifact_file.into_iter().chain([(RunFile::Run, json.as_bytes())]).collect();
     recorded.finish(&files).map_err(RunError::Results)?;
-    let verdict = validity::judge(&instrument, &summary).verdict;
+    let verdict = validity::judge(&document.instrument, document.counts.dropped_stamps, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
     Ok(Finish { exit, document, artifact })
 }

@@ -83,7 +83,7 @@ impl Run {
             run_id: &run_id,
             started_unix: UnixNanos::new(STARTED).unwrap(),
             started_monotonic: Nanos(86_400_123_456_789),
-            span: Span { began_ns: 0, ended_ns: 12_000 * MS },
+            span: Span { began_ns: 0, ended_ns: 12_000 * MS, stopped_ns: self.facts.stop.map(|stop| stop.0) },
             interrupted: self.interrupted,
             tool,
             host: &host,

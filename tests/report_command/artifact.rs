@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -61,6 +62,29 @@ fn every_published_artifact_comes_out_as_it_went_in() {
         }
     });
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Artifacts that nobody published, made by a second implementation of the format's rules.
+#[test]
+fn every_consistent_variant_comes_out_as_it_went_in() {
+    let tmp = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/report_command/variants.py");
+    let made = Command::new("python3").args(["-I", script]).arg(tmp.path()).args(files()).output();
+    let made = made.expect("python3 is there");
+    assert!(made.status.success(), "{}", stderr(&made));
+    let mut variants: Vec<_> = fs::read_dir(tmp.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    variants.sort();
+    assert!(variants.len() > 200, "{}", variants.len());
+    let found = complaints(&variants, |_, path| {
+        let output = report(path, "anvil");
+        if output.status.code() == Some(0) && output.stdout == fs::read(path).unwrap() {
+            Ok(())
+        } else {
+            let said: String = stderr(&output).lines().filter(|line| !line.contains(COPIED)).collect();
+            Err(format!("{}: {:?} {said}", path.display(), output.status.code()))
+        }
+    });
+    assert!(found.is_empty(), "{} of {}:\n{}", found.len(), variants.len(), found.join("\n"));
 }
 
 /// Keys that say what was asked for or what was seen: nothing in the file gives them a second time.
@@ -265,6 +289,20 @@ fn what_this_version_does_not_know_is_copied() {
     }
 }
 
+/// Line ends and order as other programs write them.
+#[test]
+fn another_layout_of_the_text_changes_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("artifact");
+    for shape in SHAPES {
+        let text = fs::read_to_string(folder().join(format!("{shape}.json"))).unwrap();
+        fs::write(&file, format!("\r\n{}", text.replace('\n', "\r\n"))).unwrap();
+        let output = report(&file, "anvil");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output) == text, "{shape}");
+    }
+}
+
 #[test]
 fn older_generations_without_usage_are_taken_as_they_counted() {
     let tmp = tempfile::tempdir().unwrap();
@@ -301,9 +339,28 @@ fn what_is_no_artifact_is_one_sentence_and_exit_2() {
     let seed = folder().join(format!("{}.json", SHAPES[5]));
     let mut broken: Value = serde_json::from_str(&fs::read_to_string(&seed).unwrap()).unwrap();
     broken["request_timings"][1]["e2e_ms"] = "long".into();
+    let with = |inner: &str| format!("{{\n\"schema\": \"anvil-serving.benchmark/v1\",\n{inner}}}");
+    let twice = with("\"metrics\": {\"x\": 1, \"x\": 2}");
+    let deep = with(&format!("\"x\": {}{}", "[".repeat(100_000), "]".repeat(100_000)));
+    let nan = with("\"x\": NaN");
+    // 200 MB of nothing take no room on the disk.
+    let large = path("large", "");
+    fs::OpenOptions::new().write(true).open(&large).unwrap().set_len(200 << 20).unwrap();
+    // And an object that is no artifact is not held as a tree.
+    let huge = path("huge", &format!("{{\"x\": [{}0]}}", "0,".repeat(4 << 20)));
     for (path, format, word) in [
         (path("empty", ""), "anvil", "not JSON"),
-        (path("text", "hello"), "anvil", "not JSON"),
+        (path("text", "hello"), "anvil", "not an object"),
+        (path("bom", "\u{feff}{}"), "anvil", "byte order mark"),
+        (path("list", "[1]"), "anvil", "not an object"),
+        (path("twice", &twice), "anvil", "metrics.x: stands twice"),
+        (path("deep", &deep), "anvil", "recursion limit"),
+        (path("nan", &nan), "anvil", "line 3 holds NaN, which JSON does not have"),
+        (path("range", &nan.replace("NaN", "1e400")), "anvil", "out of range"),
+        (path("surrogate", &nan.replace("NaN", "\"\\ud800\"")), "anvil", "not JSON"),
+        (PathBuf::from("/dev/zero"), "anvil", "not an object"),
+        (large, "anvil", "not an object"),
+        (huge, "anvil", "not an object"),
         (path("other", "{\"schema\": \"x\"}"), "anvil", "anvil-serving.benchmark/v1"),
         (path("broken", &broken.to_string()), "anvil", "request_timings.1"),
         (tmp.path().join("nowhere"), "anvil", "nowhere"),

@@ -4,6 +4,8 @@
 
 mod artifact;
 mod events;
+mod kinds;
+mod leaves;
 mod run;
 mod saved;
 

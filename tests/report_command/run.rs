@@ -51,14 +51,18 @@ impl Finished {
 
     /// A copy with one file replaced.
     pub(crate) fn copy_with(&self, to: &Path, name: &str, bytes: &[u8]) {
-        std::fs::create_dir_all(to).unwrap();
-        for file in ["artifact.json", "events.bin", "requests.jsonl", "run.json"] {
-            if file != name {
-                std::fs::copy(self.path().join(file), to.join(file)).unwrap();
-            }
-        }
-        std::fs::write(to.join(name), bytes).unwrap();
+        copy_with(&self.path(), to, name, bytes);
     }
+}
+
+/// A copy of a run with one file replaced.
+pub(crate) fn copy_with(run: &Path, to: &Path, name: &str, bytes: &[u8]) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(run).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+    std::fs::write(to.join(name), bytes).unwrap();
 }
 
 fn serve(listener: &TcpListener) {
@@ -118,7 +122,8 @@ fn answer(mut stream: &TcpStream, arrived: &AtomicUsize) -> Option<()> {
     stream.write_all(b"0\r\n\r\n").ok()
 }
 
-fn request(mut stream: &TcpStream) -> Option<String> {
+/// The body of the next request; `None` when there is none.
+pub(crate) fn request(mut stream: &TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {

@@ -20,10 +20,12 @@ mod older;
 pub mod recompute;
 mod settle;
 mod statistics;
+pub mod stored;
 pub mod timing;
 
 pub use document::{Artifact, RunFacts};
 pub use recompute::{Recomputation, recompute};
+pub use stored::Stored;
 
 /// The schema of every generation.
 pub const SCHEMA: &str = "anvil-serving.benchmark/v1";

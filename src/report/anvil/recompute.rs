@@ -37,6 +37,9 @@ pub struct Recomputation {
 /// Why a value is no artifact that can be computed again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
+    /// No JSON, or more than is read of it.
+    #[error("not JSON that can be read: {0}")]
+    NotJson(String),
     /// Another document, or none.
     #[error("not an object with schema {SCHEMA}")]
     NotAnArtifact,

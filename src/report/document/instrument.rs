@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{finite, share};
-use crate::aggregate::summary::{Spread, StampFacts};
+use crate::aggregate::summary::{Spread, StampFacts, Summary};
 use crate::metrics::row::StampSource;
-use crate::report::validity::{ClockFacts, InstrumentFacts, Judgement, PrewarmFacts};
+use crate::report::validity::{self, ClockFacts, InstrumentFacts, PrewarmFacts};
 use crate::units::Nanos;
 
 /// How good the instrument was.
@@ -98,6 +98,9 @@ pub struct ClockDoc {
     pub source: Option<String>,
     /// Rate error against CLOCK_MONOTONIC; `null` where it was not checked.
     pub drift_ppm: Option<f64>,
+    /// Over how long the rate was compared.
+    #[serde(default)]
+    pub compared_over_s: Option<f64>,
     /// Readings that went backwards.
     pub inversions: u64,
     /// Steps of the wall clock.
@@ -105,12 +108,13 @@ pub struct ClockDoc {
 }
 
 impl InstrumentDoc {
-    pub(super) fn of(facts: &InstrumentFacts, stamps: &StampFacts, judgement: Judgement) -> Self {
+    /// What is known about the instrument, [not judged yet](Self::take_judgement).
+    pub(in crate::report) fn of(facts: &InstrumentFacts, stamps: &StampFacts) -> Self {
         let workers = &facts.workers;
         let mut doc = Self {
-            verdict: judgement.verdict.name().to_owned(),
-            reasons: judgement.reasons,
-            notes: judgement.notes,
+            verdict: String::new(),
+            reasons: Vec::new(),
+            notes: Vec::new(),
             stamp_source: None,
             kernel_stamps_missing: 0,
             read_delay_us: None,
@@ -131,6 +135,13 @@ impl InstrumentDoc {
         };
         doc.take_stamps(stamps, facts.kernel_stamps);
         doc
+    }
+
+    /// Takes over the verdict and why.
+    pub(super) fn take_judgement(&mut self, dropped_stamps: u64, summary: &Summary) {
+        let judgement = validity::judge(self, dropped_stamps, summary);
+        self.verdict = judgement.verdict.name().to_owned();
+        (self.reasons, self.notes) = (judgement.reasons, judgement.notes);
     }
 
     /// Takes over what the stamps of the requests say.
@@ -183,6 +194,7 @@ impl ClockDoc {
         Self {
             source: clock.source.clone(),
             drift_ppm: clock.drift_ppm.and_then(finite),
+            compared_over_s: Some(clock.compared_over.as_secs_f64()),
             inversions: clock.inversions,
             wall_steps: clock.wall_steps,
         }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::spec::SpecDoc;
 use super::{Loop, PlanFacts};
-use crate::config::masking;
-use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::config::spec::ResolvedTarget;
 use crate::report::host::{Host, Tool};
 
 /// The program.
@@ -60,6 +60,9 @@ pub struct TargetDoc {
     pub tls: bool,
     /// The target is the embedded simulator.
     pub simulated: bool,
+    /// Why nothing could be sent; absent where something could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
 }
 
 /// The plan.
@@ -104,18 +107,31 @@ impl HostDoc {
 impl TargetDoc {
     /// The server of a run.
     #[must_use]
-    pub fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
-        Self {
-            base_url: spec.target.base_url.clone(),
-            endpoint: masking::path(&spec.target.path),
-            model: spec.target.endpoint.takes_prompts().then(|| resolved.model.clone()),
+    pub fn of(spec: &SpecDoc, resolved: &ResolvedTarget) -> Self {
+        let mut doc = Self {
+            base_url: String::new(),
+            endpoint: String::new(),
+            model: spec.prompt.as_ref().map(|_| resolved.model.clone()),
             max_model_len: resolved.max_model_len,
-            engine: spec.labels.engine.clone(),
-            gpu: spec.labels.gpu.clone(),
+            engine: None,
+            gpu: None,
             resolved_addresses: resolved.addresses.iter().map(ToString::to_string).collect(),
-            tls: spec.target.base_url.starts_with("https://"),
-            simulated: spec.target.sim.is_some(),
-        }
+            tls: false,
+            simulated: false,
+            unreachable: resolved.unreachable.clone(),
+        };
+        doc.take_spec(spec);
+        doc
+    }
+
+    /// Takes over what follows from what was asked for.
+    pub(super) fn take_spec(&mut self, spec: &SpecDoc) {
+        self.base_url.clone_from(&spec.target.base_url);
+        self.endpoint.clone_from(&spec.target.path);
+        self.engine.clone_from(&spec.labels.engine);
+        self.gpu.clone_from(&spec.labels.gpu);
+        self.tls = spec.target.base_url.starts_with("https://");
+        self.simulated = spec.target.sim.is_some();
     }
 }
 

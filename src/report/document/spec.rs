@@ -16,6 +16,9 @@ use crate::report::document::body_spec::{BodySpecDoc, PlainSpecDoc};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
+/// [`ConnectionSpecDoc::mode`] of a run whose connections carry one request after the other.
+pub const KEEP: &str = "keep";
+
 /// The resolved run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpecDoc {
@@ -271,7 +274,7 @@ impl ConnectionSpecDoc {
     fn of(spec: &ConnectionSpec) -> Self {
         let ConnectionSpec { mode, prewarm, source_ips, timeout, idle_timeout, connect_timeout } = spec;
         let mode = match mode {
-            ConnectionMode::Keep => "keep",
+            ConnectionMode::Keep => KEEP,
             ConnectionMode::Fresh => "fresh",
         };
         let [timeout_s, idle_timeout_s, connect_timeout_s] =

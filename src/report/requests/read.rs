@@ -25,6 +25,8 @@ pub const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 /// The rows of a file.
 #[derive(Debug, Clone)]
 pub struct Rows {
+    /// The run that the first line names; `None` without lines.
+    pub run_id: Option<String>,
     /// In the order of the file.
     pub rows: Vec<RequestRow>,
     /// The last line is cut: the process ended while it was written. Its number, counted from 1.
@@ -58,7 +60,7 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`]. A cut last line is no error: see [`Rows::cut_line`].
 pub fn read_rows(mut input: impl BufRead) -> Result<Rows, ReadError> {
-    let mut rows = Rows { rows: Vec::new(), cut_line: None };
+    let mut rows = Rows { run_id: None, rows: Vec::new(), cut_line: None };
     let mut text = Vec::new();
     let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     for line in 1.. {
@@ -74,7 +76,10 @@ pub fn read_rows(mut input: impl BufRead) -> Result<Rows, ReadError> {
             continue;
         }
         match parse(&text) {
-            Ok(row) => rows.rows.push(row),
+            Ok((row, request_id)) => {
+                rows.run_id = rows.run_id.or_else(|| run_of(&request_id, &row));
+                rows.rows.push(row);
+            }
             Err(_) if !ended => rows.cut_line = Some(line),
             Err(reason) => return Err(ReadError::Line { line, reason }),
         }
@@ -82,9 +87,17 @@ pub fn read_rows(mut input: impl BufRead) -> Result<Rows, ReadError> {
     Ok(rows)
 }
 
-fn parse(text: &[u8]) -> Result<RequestRow, String> {
-    let line: RequestLine<'_> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-    line.into_row()
+/// A row and the name of its request.
+fn parse(text: &[u8]) -> Result<(RequestRow, String), String> {
+    let mut line: RequestLine<'_> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    let request_id = std::mem::take(&mut line.request_id);
+    Ok((line.into_row()?, request_id))
+}
+
+/// The run in the name of a request.
+fn run_of(request_id: &str, row: &RequestRow) -> Option<String> {
+    let warmup = if row.phase == Phase::Warmup { "w" } else { "" };
+    request_id.strip_suffix(&format!("-{warmup}{}", row.request_index)).map(str::to_owned)
 }
 
 impl RequestLine<'_> {
