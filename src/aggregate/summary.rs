@@ -16,6 +16,7 @@
 use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::concurrency::SteadyState;
 use crate::aggregate::counts::Counts;
+use crate::aggregate::slots::SlotTime;
 use crate::aggregate::stream::StreamFacts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
@@ -81,6 +82,8 @@ pub struct StampFacts {
     pub read_delay_us: Option<Spread>,
     /// Send start minus due, in microseconds.
     pub send_lag_us: Option<Spread>,
+    /// Where the time of the slots went.
+    pub slot_time: SlotTime,
     /// Output chunks.
     pub output_chunks: u64,
     /// Those that share a read with an earlier one.
@@ -200,7 +203,8 @@ impl Summary {
 
 impl StampFacts {
     fn of(rows: &[RequestRow], chunks: &ChunkPopulations) -> Self {
-        let mut facts = Self { missing_chunks: chunks.missing_chunks, ..Self::default() };
+        let slot_time = SlotTime::of(rows);
+        let mut facts = Self { slot_time, missing_chunks: chunks.missing_chunks, ..Self::default() };
         let mut lags = Vec::new();
         for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
             if row.at.first_byte.is_some() {

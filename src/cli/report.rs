@@ -13,6 +13,7 @@ use crate::report::again::Again;
 use crate::report::anvil::stored::{InFull, may_be_object};
 use crate::report::anvil::{Stored, encode, recompute};
 use crate::report::events::events_jsonl;
+use crate::report::files::{RunFile, locate};
 use crate::report::saved::SavedRun;
 use crate::report::terminal::{self, FilesNote, layout::Style};
 use crate::report::{csv, markdown};
@@ -55,6 +56,13 @@ fn artifact(args: &ReportArgs) -> Result<Exit, Failure> {
     let path = args.input.display();
     let unreadable = |e: &dyn std::fmt::Display| Failure::Input(format!("{path}: {e}"));
     let meta = fs::metadata(&args.input).map_err(|e| unreadable(&e))?;
+    let is = |file: RunFile| args.input.file_name().is_some_and(|name| name == file.name());
+    let is_other = RunFile::ALL.into_iter().any(|file| file != RunFile::Artifact && is(file));
+    let dir = args.input.parent().filter(|_| is_other || args.format != ReportFormat::Anvil);
+    if let Some(dir) = dir.filter(|dir| locate(dir, RunFile::Requests).is_some()) {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        return Err(unreadable(&format_args!("is one file of a run: give the directory, {}", dir.display())));
+    }
     if args.format != ReportFormat::Anvil {
         return Err(unreadable(&"a file is read as an artifact, and only --format anvil prints one"));
     }
@@ -121,7 +129,7 @@ fn run_dir(args: &ReportArgs) -> Result<Exit, Failure> {
         }
         (ReportFormat::Csv, ..) => {
             let lines = saved.lines().map_err(|e| unreadable(&e))?;
-            print(|out| csv::write(lines, out))?;
+            print(|out| csv::write(lines, &saved.rows, out))?;
         }
     }
     for found in &again.disagreements {

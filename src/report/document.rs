@@ -44,7 +44,7 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
-///   `spec.connection.source_ips`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
+///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
 ///   prompt tokens but those of lines is that of whole prompts; `span`, `instrument.clock.compared_over_s`,
 ///   `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and

@@ -198,7 +198,7 @@ const fn kind_bits(kind: OutputKind) -> u8 {
 
 /// Writes one line per request that is no warm-up, `{"request_index", "at_ns": […], "exact": […]}`: the instants of its
 /// output chunks by the request's own clock, and whether each is its chunk's own. A request without output has empty
-/// lists.
+/// lists. Where the server counted the tokens of chunks, `"tokens": […]` follows, `null` for a chunk without a count.
 ///
 /// # Errors
 /// Those of the underlying writer.
@@ -208,13 +208,17 @@ pub fn events_jsonl(rows: &[RequestRow], events: &RunEvents, mut out: impl Write
         request_index: u64,
         at_ns: Vec<i64>,
         exact: Vec<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tokens: Option<Vec<Option<u32>>>,
     }
     for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
         let chunks = events.of(RequestKey::of(row));
+        let is_counted = chunks.iter().any(|c| c.tokens.is_some());
         let line = Line {
             request_index: row.request_index,
             at_ns: chunks.iter().map(|c| c.at(row.stamp_source).0).collect(),
             exact: chunks.iter().map(|c| c.ends_read).collect(),
+            tokens: is_counted.then(|| chunks.iter().map(|c| c.tokens).collect()),
         };
         serde_json::to_writer(&mut out, &line)?;
         out.write_all(b"\n")?;

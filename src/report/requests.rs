@@ -6,6 +6,7 @@
 //! back into rows. Values of metrics are not repeated here.
 
 mod error;
+mod keys;
 pub mod read;
 
 use std::borrow::Cow;
@@ -154,6 +155,18 @@ pub struct RequestLine<'a> {
     canary: Option<CanaryLine<'a>>,
     controlled_output: Option<ControlledOutputLine>,
     error: Option<ErrorLine<'a>>,
+}
+
+/// The keys of a line, in their order.
+#[must_use]
+pub fn keys() -> &'static [&'static str] {
+    keys::of::<RequestLine<'_>>()
+}
+
+/// The keys of `user` in a line, in their order.
+#[must_use]
+pub fn user_keys() -> &'static [&'static str] {
+    keys::of::<UserStamps>()
 }
 
 /// The receive stamps by the user-space clock.

@@ -13,7 +13,8 @@ use crate::metrics::MetricId;
 use crate::metrics::catalog::Unit;
 use crate::report::document::RunDocument;
 use crate::report::document::measured::RatesDoc;
-use crate::report::document::metric::MetricDoc;
+use crate::report::document::metric::{BoundsDoc, MetricDoc};
+use crate::report::validity::Verdict;
 use crate::units::display;
 
 /// Where the files of the run are.
@@ -28,11 +29,12 @@ pub struct FilesNote {
 }
 
 /// The latencies that are shown, in this order.
-const LATENCIES: [MetricId; 6] = [
+const LATENCIES: [MetricId; 7] = [
     MetricId::TimeToFirstByte,
     MetricId::TimeToFirstOutput,
     MetricId::Ttft,
     MetricId::InterChunkLatency,
+    MetricId::InterTokenLatency,
     MetricId::Tpot,
     MetricId::E2e,
 ];
@@ -48,6 +50,9 @@ const RATES: [MetricId; 5] = [
 const LATENCY_DIGITS: usize = 4;
 /// Significant digits of a rate.
 const RATE_DIGITS: usize = 3;
+
+/// From this share of gaps of which only bounds are known on, the bounds are shown: the row above them is a selection.
+const SHOWN_BOUNDS_SHARE: f64 = 0.05;
 
 const MARGIN: usize = 1;
 const TITLE: usize = 31;
@@ -150,10 +155,22 @@ fn result(page: &mut Page, document: &RunDocument) {
         pieces.push(Piece::plain(format!("{} measured", display::span_ms(window.measured_s * 1e3))));
     }
     let verdict = document.instrument.verdict.as_str();
-    pieces.push(Piece::inked(verdict_ink(verdict), format!("instrument {}", clean(verdict))));
+    // An instrument that had nothing to do has not shown that it is good; that it is not, it can show.
+    if counts.sent > 0 || verdict != Verdict::Valid.name() {
+        pieces.push(Piece::inked(verdict_ink(verdict), format!("instrument {}", clean(verdict))));
+    }
     page.gap();
     for line in wrap_pieces(&pieces, WIDTH - MARGIN, page.style) {
         page.line(&line);
+    }
+    if let Some(prewarm) = &document.prewarm {
+        let (made, took) =
+            (display::counted(prewarm.made, "connection"), display::span_ms(prewarm.took_s * 1e3));
+        let failed = match prewarm.failed {
+            0 => String::new(),
+            failed => format!("; {} failed", display::whole(failed)),
+        };
+        page.line(&format!("{made} made before, in {took}{failed}"));
     }
 }
 
@@ -194,12 +211,34 @@ fn latencies(page: &mut Page, document: &RunDocument) {
         &[&heading, "p50", "p90", "p99", "max", "samples"].map(str::to_owned),
         &rows.collect::<Vec<_>>(),
     );
-    let coalesced = shown.iter().find_map(|(_, metric)| metric.coalesced_gaps.as_ref());
-    if let Some(gaps) = coalesced.filter(|gaps| gaps.count > 0) {
-        let share = display::percent(gaps.share.unwrap_or(f64::NAN));
-        let text =
-            format!("{share} of the gaps share a read with another event: only bounds known (run.json)");
-        page.line(&page.style.paint(Ink::Dim, &text));
+    note_bounds(page, &shown);
+}
+
+/// What is not known of the gaps. Those between chunks and those between tokens are the same: their share is said once.
+fn note_bounds(page: &mut Page, shown: &[(MetricId, &MetricDoc)]) {
+    let mut is_said = false;
+    for (id, metric) in shown {
+        let Some(gaps) = metric.coalesced_gaps.as_ref().filter(|gaps| gaps.count > 0) else { continue };
+        let share = gaps.share.unwrap_or(f64::NAN);
+        let bounds = metric.bounds.as_ref().filter(|_| share > SHOWN_BOUNDS_SHARE);
+        let mut notes = Vec::new();
+        if !is_said {
+            let rest = if bounds.is_some() { "bounds known" } else { "bounds known (run.json)" };
+            let share = display::percent(share);
+            notes.push(format!("{share} of the gaps share a read with another event: only {rest}"));
+            is_said = true;
+        }
+        if let Some(BoundsDoc { lower, upper }) = bounds {
+            let between = |low: Option<f64>, high: Option<f64>| {
+                let [low, high] = [low, high].map(|ms| display::span_ms(ms.unwrap_or(f64::NAN)));
+                format!("{low} to {high}")
+            };
+            let (p50, p99) = (between(lower.p50, upper.p50), between(lower.p99, upper.p99));
+            notes.push(format!("with them, {}: p50 {p50}, p99 {p99}", id.metric().title.to_lowercase()));
+        }
+        for note in notes.iter().flat_map(|note| wrap(note, WIDTH - MARGIN)) {
+            page.line(&page.style.paint(Ink::Dim, &note));
+        }
     }
 }
 

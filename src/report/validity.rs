@@ -2,7 +2,8 @@
 //!
 //! The rule is one table of thresholds, each a constant with its reason. A verdict judges this machine and this
 //! process, never the server: a server that fails, or that sends several tokens at once, is a finding about the
-//! server. Rules about a schedule (late sends, sends that were not held) belong to the open loop and are not here.
+//! server. Rules about a schedule (late sends, sends that were not held) belong to the open loop and are not here; what
+//! a closed loop holds instead is its concurrency, and its slots must not wait for the client.
 
 use std::fmt;
 
@@ -31,6 +32,16 @@ pub const MAX_READ_DELAY_US: f64 = 250_000.0;
 pub const HIGH_READ_DELAY_P99_US: f64 = 100.0;
 /// Largest share of output chunks that share a read with an earlier one, while the read delay is high.
 pub const MAX_COALESCED_SHARE: f64 = 0.05;
+/// Largest share of the slots' time between the end of one request and the beginning of the next. The slots then held
+/// less concurrency than was asked for, and the request rate is the client's as much as the server's. Measured on two
+/// cores: below 0.1% with answers of tens of milliseconds, up to 9% with answers of a few, 46% to 59% where a server
+/// answers at once and the client does all it can.
+pub const MAX_SLOT_WAIT_SHARE: f64 = 0.1;
+/// A slot that waited less than this over the whole run shows no slow client: machines stop a process for tens of
+/// milliseconds now and then, and in a short run of fast answers one such stop is a large share.
+pub const MIN_SLOT_WAIT: Nanos = Nanos::from_millis(50);
+/// Largest share of the slots' time in the window that the first change of each slot takes without being told.
+pub const MAX_FIRST_WAIT_SHARE: f64 = 0.01;
 
 /// How good the instrument was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +154,7 @@ pub fn judge(instrument: &InstrumentDoc, dropped_stamps: u64, summary: &Summary)
     lost(instrument, dropped_stamps, summary, &mut findings);
     clock(instrument, summary, &mut findings);
     stamps(instrument, summary, &mut findings);
+    slots(summary, &mut findings);
     findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let (reasons, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(v, _)| *v != Verdict::Valid);
     let text = |findings: Vec<(Verdict, String)>| findings.into_iter().map(|(_, text)| text).collect();
@@ -262,6 +274,44 @@ fn stamps(instrument: &InstrumentDoc, summary: &Summary, findings: &mut Findings
     }
 }
 
+/// Whether the slots of the closed loop waited for the client.
+fn slots(summary: &Summary, findings: &mut Findings) {
+    // Without a valid request there is no rate to doubt, and a server that refuses at once is never waited for.
+    if summary.counts.ok == 0 {
+        return;
+    }
+    let time = &summary.stamps.slot_time;
+    let shown = |time: Nanos| display::span_ms(time.as_millis_f64());
+    let long = MIN_SLOT_WAIT.as_secs_f64() * count(time.slots);
+    let waited = time.waited_share().filter(|share| *share > MAX_SLOT_WAIT_SHARE);
+    if let Some(share) = waited.filter(|_| time.waited.as_secs_f64() > long) {
+        let (waited, whole) = (shown(time.waited), shown(time.whole()));
+        let (share, limit, held) =
+            (display::percent(share), display::percent(MAX_SLOT_WAIT_SHARE), display::percent(1.0 - share));
+        findings.push((
+            Verdict::Suspect,
+            format!(
+                "the client was the bottleneck and held {held} of the concurrency: between requests, slots waited for \
+                 it for {waited} of {whole} ({share}, above {limit})"
+            ),
+        ));
+    }
+    let window = summary.spans.and_then(|spans| spans.window.end.since(spans.window.start));
+    let Some(window) = window.filter(|window| *window > Nanos(0) && time.kept_slots > 0) else { return };
+    let first = time.first_waited.as_secs_f64() / (window.as_secs_f64() * count(time.kept_slots));
+    if first > MAX_FIRST_WAIT_SHARE {
+        let each = shown(Nanos(time.first_waited.0 / i64::try_from(time.kept_slots).unwrap_or(i64::MAX)));
+        let (share, window) = (display::percent(first), shown(window));
+        findings.push((
+            Verdict::Valid,
+            format!(
+                "a slot waited {each} before its second request, {share} of the {window} measured: the first kept \
+                 connection is watched before any is used again; send more requests"
+            ),
+        ));
+    }
+}
+
 /// Where it is unknown over how long the clocks were compared, the rate decides alone.
 fn is_clock_wrong(drift_ppm: f64, over_s: Option<f64>) -> bool {
     // A part per million is a microsecond a second.
@@ -269,9 +319,13 @@ fn is_clock_wrong(drift_ppm: f64, over_s: Option<f64>) -> bool {
     drift_ppm.abs() > MAX_DRIFT_PPM && !is_noise
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
 fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
+    (whole > 0).then(|| count(part) / count(whole))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+fn count(n: u64) -> f64 {
+    n as f64
 }
 
 impl Verdict {
@@ -295,6 +349,7 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::slots::SlotTime;
     use crate::aggregate::summary::{ChunkPopulations, Facts};
     use crate::metrics::Percentiles;
     use crate::metrics::testing::row;
@@ -314,6 +369,11 @@ mod tests {
             max: p99,
         };
         Spread { count: 1_000, mean: 8.0, percentiles }
+    }
+
+    fn waited(waited_ms: i64, in_flight_ms: i64, slots: u64) -> SlotTime {
+        let (waited, in_flight) = (Nanos::from_millis(waited_ms), Nanos::from_millis(in_flight_ms));
+        SlotTime { slots, waited, in_flight, ..SlotTime::default() }
     }
 
     fn good() -> (InstrumentFacts, Summary) {
@@ -337,7 +397,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "a table: one line of the rule an entry")]
     fn the_rule_line_by_line() {
         type Change = fn(&mut InstrumentFacts, &mut Summary);
-        let table: [(&str, Change, Verdict, &str); 22] = [
+        let table: [(&str, Change, Verdict, &str); 26] = [
             ("nothing", |_, _| {}, Verdict::Valid, ""),
             ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
             ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
@@ -380,6 +440,29 @@ mod tests {
                 },
                 Verdict::Suspect,
                 "stood still: something waited 250 ms",
+            ),
+            (
+                "waiting for the client at the limit",
+                |_, s| s.stamps.slot_time = waited(1_000, 9_000, 8),
+                Verdict::Valid,
+                "",
+            ),
+            (
+                "waiting for the client",
+                |_, s| s.stamps.slot_time = waited(3_870, 1_930, 8),
+                Verdict::Suspect,
+                "held 33.3% of the concurrency: between requests, slots waited for it for 3.87 s of 5.80 s (66.7%, \
+                 above 10.0%)",
+            ),
+            ("one stop in a short run", |_, s| s.stamps.slot_time = waited(400, 100, 8), Verdict::Valid, ""),
+            (
+                "the watch of a short run",
+                |_, s| {
+                    s.stamps.slot_time =
+                        SlotTime { kept_slots: 2, first_waited: Nanos(3_000_000), ..SlotTime::default() }
+                },
+                Verdict::Valid,
+                "waited 1.50 ms before its second request, 1.15% of the 131 ms measured",
             ),
             ("the server batches", |_, s| s.stamps.coalesced_chunks = 51, Verdict::Valid, "sent so"),
             (

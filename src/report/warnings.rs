@@ -6,6 +6,7 @@
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
 use crate::config::spec::Endpoint;
+use crate::metrics::MetricId;
 use crate::metrics::row::TokenSource;
 use crate::record::Outcome;
 use crate::report::document::RunDocument;
@@ -19,6 +20,11 @@ pub const LENGTH_TOLERANCE_PERCENT: u64 = 1;
 /// Largest share of cached prompt tokens that is not told when prompts were meant to be unique: a chat template and the
 /// reference's header line are common to all prompts.
 pub const MAX_CACHED_SHARE: f64 = 0.05;
+/// What all prompts have in common is at most this long, in tokens: a chat template with a system prompt of its own and
+/// the reference's header line. More, or most of the prompt, was in the cache before the run.
+pub const MAX_COMMON_TOKENS: f64 = 256.0;
+/// See [`MAX_COMMON_TOKENS`].
+const MAX_COMMON_SHARE: f64 = 0.5;
 /// Below this many values the 99th percentile by nearest rank is the largest value.
 pub const MIN_SAMPLES_FOR_P99: u64 = 100;
 /// Tokens per chunk from which on several tokens per chunk are told; a little above one, because some servers count
@@ -162,10 +168,23 @@ fn prompt_length(summary: &Summary) -> Option<String> {
 fn cached_share(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let sums = summary.tokens.cached.filter(|_| meant_to_be_unique(spec))?;
     let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
+    let most = summary.metric(MetricId::CachedTokens)?.percentiles?.p99;
+    let cause = if most <= MAX_COMMON_TOKENS && share <= MAX_COMMON_SHARE {
+        format!(
+            "at most {} tokens of a prompt, as long as the beginning that all prompts have in common (chat template \
+             and header line)",
+            display::fixed(most, 0)
+        )
+    } else {
+        format!(
+            "up to {} tokens of a prompt, more than all prompts have in common: an earlier run has sent the same \
+             ones, unless the chat template is that long",
+            display::fixed(most, 0)
+        )
+    };
     let share = display::percent(share);
     Some(format!(
-        "{share} of the prompt tokens came from the server's cache although prompts are unique within a run: an \
-         earlier run may have sent the same ones, or the chat template is long beside the prompts"
+        "{share} of the prompt tokens came from the server's cache although prompts are unique within a run: {cause}"
     ))
 }
 

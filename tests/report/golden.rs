@@ -6,6 +6,9 @@ use std::path::Path;
 use hammerscale::report::document::{DocumentError, RunDocument, SCHEMA};
 use hammerscale::report::terminal::{layout::Style, render};
 
+use hammerscale::report::validity::PrewarmFacts;
+use hammerscale::units::{Nanos, display};
+
 use crate::fixture::{self, Run};
 use crate::peers::counted;
 
@@ -76,6 +79,47 @@ fn a_summary_fits_the_terminal() {
             assert_eq!(line.trim_end(), line, "{name}");
         }
     }
+}
+
+/// Where many gaps have only bounds, the row of the exact ones is a selection.
+#[test]
+fn bounds_are_shown_where_they_matter() {
+    let mut run = counted();
+    for chunk in run.chunks.iter_mut().flat_map(|chunks| chunks.iter_mut().skip(1).step_by(8)) {
+        chunk.ends_read = false;
+    }
+    let document = run.document();
+    let text = render(&document, None, Style::PLAIN);
+    let shown = |name: &str| {
+        let metric = document.metrics.get(name).unwrap();
+        let (bounds, gaps) = (metric.bounds.as_ref().unwrap(), metric.coalesced_gaps.as_ref().unwrap());
+        assert!(gaps.share.unwrap() > 0.05, "{gaps:?}");
+        [bounds.lower.p50, bounds.upper.p50, bounds.lower.p99, bounds.upper.p99]
+            .map(|ms| display::span_ms(ms.unwrap()))
+    };
+    for (name, title) in
+        [("inter_chunk_latency_ms", "inter-chunk latency"), ("inter_token_latency_ms", "inter-token latency")]
+    {
+        let [low50, high50, low99, high99] = shown(name);
+        let note = format!("with them, {title}: p50 {low50} to {high50}, p99 {low99} to {high99}");
+        assert!(text.contains(&note), "{note}:\n{text}");
+    }
+    assert_eq!(text.matches("of the gaps share a read").count(), 1, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn connections_made_before_are_told() {
+    let mut run = fixture::normal();
+    let took = Nanos::from_millis(230);
+    let mut prewarm = PrewarmFacts { asked: 5_000, made: 5_000, took, ..PrewarmFacts::default() };
+    run.instrument.prewarm = Some(prewarm.clone());
+    let text = render(&run.document(), None, Style::PLAIN);
+    assert!(text.contains("\n 5,000 connections made before, in 230 ms\n"), "{text}");
+    (prewarm.made, prewarm.failed, prewarm.failure) = (4_997, 3, Some("Connection timed out".to_owned()));
+    run.instrument.prewarm = Some(prewarm);
+    let text = render(&run.document(), None, Style::PLAIN);
+    assert!(text.contains("\n 4,997 connections made before, in 230 ms; 3 failed\n"), "{text}");
 }
 
 #[test]

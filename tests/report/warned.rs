@@ -35,7 +35,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 17] = [
+    let table: [(Code, Change, &str); 18] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -59,7 +59,13 @@ fn each_warning_comes_alone_and_with_its_figures() {
         (
             Code::CachedShare,
             |run| run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(26)),
-            "5.08% of the prompt tokens",
+            "5.08% of the prompt tokens came from the server's cache although prompts are unique within a run: at most \
+             26 tokens of a prompt, as long as the beginning that all prompts have in common",
+        ),
+        (
+            Code::CachedShare,
+            |run| run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(480)),
+            "up to 480 tokens of a prompt, more than all prompts have in common: an earlier run",
         ),
         (
             Code::RepeatedPrompts,

@@ -9,6 +9,7 @@ use hammerscale::report::events::{EventsWriter, RequestKey};
 use hammerscale::units::Nanos;
 use serde_json::Value;
 
+use crate::kinds::start;
 use crate::run::Finished;
 use crate::{report, stderr, stdout};
 
@@ -36,6 +37,25 @@ fn a_reader_written_from_the_page_gets_the_same_stamps() {
     let stamps: usize = ours.iter().map(|line| line["at_ns"].as_array().unwrap().len()).sum();
     assert!(ours.len() == crate::run::REQUESTS && stamps > 30, "{} lines, {stamps} stamps", ours.len());
     assert!(ours.iter().any(|line| line["at_ns"] == serde_json::json!([])), "a request without output");
+}
+
+/// A server that counts as it goes: the tokens stand in the lines, and only then.
+#[test]
+fn tokens_of_chunks_are_shown_where_they_are_known() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("run");
+    let args = ["--sim=ttft=2ms;itl=1ms", "--continuous-usage", "--model", "m", "--requests", "6"];
+    let args = [&args[..], &["--ctx-tokens", "64", "--max-tokens", "8"]].concat();
+    assert_eq!(start(&dir, &args).wait().unwrap().code(), Some(0));
+    let (ours, theirs) = (lines(&report(&dir, "events").stdout), lines(&python(&dir).stdout));
+    assert_eq!(ours, theirs);
+    for line in ours {
+        let tokens = line["tokens"].as_array().unwrap();
+        assert_eq!(tokens.len(), line["at_ns"].as_array().unwrap().len());
+        assert_eq!(tokens.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), 8, "{line}");
+    }
+    let plain = report(&Finished::new().path(), "events");
+    assert!(!stdout(&plain).contains("tokens"));
 }
 
 /// Everything that the layout can hold: every flag, extreme numbers, several blocks of one request.

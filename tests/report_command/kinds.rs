@@ -124,6 +124,25 @@ fn a_run_of_plain_requests_agrees_with_itself() {
     agrees_with_itself(&dir);
 }
 
+/// A server that answers at once leaves the time between two requests to the client.
+#[test]
+fn a_client_that_is_the_bottleneck_says_so_and_says_it_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("run");
+    let url = page();
+    let args = [&plain(&url)[..8], &["--requests", "12000", "--prewarm"]].concat();
+    assert_eq!(start(&dir, &args).wait().unwrap().code(), Some(0));
+    agrees_with_itself(&dir);
+    let document: Value = serde_json::from_slice(&fs::read(dir.join("run.json")).unwrap()).unwrap();
+    let instrument = &document["instrument"];
+    let share = instrument["slot_wait_share"].as_f64().unwrap();
+    assert!(share > 0.1 && instrument["verdict"] == "suspect", "{instrument}");
+    assert!(instrument["reasons"].to_string().contains("slots waited for it"), "{instrument}");
+    // By a second way: what is not in flight of the concurrency that was asked for, but for the run's ends.
+    let held = document["rates"]["concurrency_mean"].as_f64().unwrap() / 3.0;
+    assert!((held - (1.0 - share)).abs() < 0.1, "{held} held, {share} waited");
+}
+
 #[test]
 fn a_run_that_was_interrupted_or_reached_nobody_agrees_with_itself() {
     let tmp = tempfile::tempdir().unwrap();

@@ -123,7 +123,10 @@ def main():
                 assert chunks[0]["kind"] == row["first_output_kind"]
             for kind in ("reasoning", "content", "tool_call", "refusal"):
                 assert sum(c["kind"] == kind for c in chunks) <= row[kind + "_chunks"]
-            print(json.dumps({"request_index": row["request_index"], "at_ns": at, "exact": [c["exact"] for c in chunks]}))
+            line = {"request_index": row["request_index"], "at_ns": at, "exact": [c["exact"] for c in chunks]}
+            if any(c["tokens"] is not None for c in chunks):
+                line["tokens"] = [c["tokens"] for c in chunks]
+            print(json.dumps(line))
     assert not [key for key in found if not key[1]], "chunks of requests without a line"
 
 

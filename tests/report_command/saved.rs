@@ -95,6 +95,23 @@ fn a_later_run_that_did_not_finish_is_told() {
 }
 
 #[test]
+fn one_file_of_a_run_is_answered_with_its_directory() {
+    let run = Finished::new();
+    for (file, format) in [
+        ("run.json", "terminal"),
+        ("run.json", "anvil"),
+        ("requests.jsonl", "csv"),
+        ("artifact.json", "terminal"),
+    ] {
+        let output = report(&run.path().join(file), format);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{file}");
+        let hint = format!("is one file of a run: give the directory, {}\n", run.path().display());
+        assert!(stderr(&output).ends_with(&hint), "{file}: {}", stderr(&output));
+    }
+    assert_eq!(report(&run.path().join("artifact.json"), "anvil").status.code(), Some(0));
+}
+
+#[test]
 fn the_tables_hold_what_the_files_hold() {
     let run = Finished::new();
     let csv = report(&run.path(), "csv");
@@ -103,11 +120,24 @@ fn the_tables_hold_what_the_files_hold() {
 import csv, io, json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 table = list(csv.DictReader(io.StringIO(sys.stdin.buffer.read().decode("utf-8"), newline="")))
+rows.sort(key=lambda row: (row["phase"] != "warmup", row["request_index"]))
 assert len(table) == len(rows), (len(table), len(rows))
 for cells, row in zip(table, rows):
     user = row.pop("user")
     row.update({"user." + k: v for k, v in user.items()})
-    assert set(cells) == set(row), set(cells) ^ set(row)
+    derived = {key for key in cells if key.endswith("_ms")}
+    assert set(cells) - derived == set(row), set(cells) ^ set(row)
+    since = lambda stamp, of: None if row[stamp] is None or row["outcome"] != "ok" else (row[stamp] - row[of]) / 1e6
+    for key, want in {
+        "ttft_ms": since("first_content_ns", "send_start_ns"),
+        "time_to_first_output_ms": since("first_output_ns", "send_start_ns"),
+        "ttft_from_due_ms": since("first_content_ns", "due_ns"),
+        "time_to_last_output_ms": since("last_output_ns", "send_start_ns"),
+        "e2e_ms": since("terminal_ns", "send_start_ns"),
+    }.items():
+        assert cells[key] == "" if want is None else abs(float(cells[key]) - want) < 1e-9, (key, cells[key], want)
+    has_tpot = row["outcome"] == "ok" and row["output_chunks"] > 1 and not row["one_output_read"]
+    assert (cells["tpot_ms"] != "") == has_tpot, cells
     for key, value in row.items():
         want = "" if value is None else value if isinstance(value, str) else None
         got = cells[key]

@@ -25,6 +25,10 @@ pub struct InstrumentDoc {
     pub read_delay_us: Option<SpreadDoc>,
     /// Send start minus due.
     pub send_lag_us: Option<SpreadDoc>,
+    /// Share of the slots' time between the end of one request and the beginning of the next; `null` where too few
+    /// requests followed each other.
+    #[serde(default)]
+    pub slot_wait_share: Option<f64>,
     /// How late timers fired.
     pub timer_lateness_us: Option<SpreadDoc>,
     /// Share of the run in which a worker's loop was not waiting, per worker.
@@ -119,6 +123,7 @@ impl InstrumentDoc {
             kernel_stamps_missing: 0,
             read_delay_us: None,
             send_lag_us: None,
+            slot_wait_share: None,
             timer_lateness_us: facts.timer_lateness_us.as_ref().map(SpreadDoc::of),
             loop_busy_share: workers.iter().map(|w| w.busy_share.and_then(finite)).collect(),
             worker_cores: workers.iter().map(|w| w.core).collect(),
@@ -156,6 +161,7 @@ impl InstrumentDoc {
         self.kernel_stamps_missing = if kernel_stamps_asked { stamps.user_requests } else { 0 };
         self.read_delay_us = stamps.read_delay_us.as_ref().map(SpreadDoc::of);
         self.send_lag_us = stamps.send_lag_us.as_ref().map(SpreadDoc::of);
+        self.slot_wait_share = stamps.slot_time.waited_share().and_then(finite);
         self.coalesced_share = share(stamps.coalesced_chunks, stamps.output_chunks);
         self.inverted_requests = stamps.inversions;
     }
