@@ -8,6 +8,7 @@ use crate::aggregate::summary::{Facts, Spread, Summary};
 use crate::aggregate::window;
 use crate::client::{Prewarm, WorkerHealth};
 use crate::clock::Timeline;
+use crate::config::masking;
 use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
 use crate::metrics::row::RequestRow;
@@ -129,14 +130,16 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
                 std::env::var_os("NO_COLOR").as_deref(),
                 std::env::var_os("TERM").as_deref(),
             );
+            let secrets = masking::secrets(&spec.target);
+            let shown = |path: &Path| masking::masked(path.display().to_string(), &secrets);
             let note = FilesNote {
-                dir: dir.display().to_string(),
+                dir: shown(dir),
                 names: [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events]
                     .iter()
                     .filter(|file| **file != RunFile::Artifact || spec.has_reference_artifact())
                     .map(|f| f.name().to_owned())
                     .collect(),
-                beside: spec.output.json_out.iter().map(|p| p.display().to_string()).collect(),
+                beside: spec.output.json_out.iter().map(|p| shown(p)).collect(),
             };
             print(&terminal::render(document, Some(&note), style))
         }

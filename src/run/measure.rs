@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect};
-use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
 use crate::client::ports::Ports;
 use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
+use crate::config::masking;
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
 use crate::exit::Exit;
 use crate::plan::Plan;
@@ -109,7 +109,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
             timeline: self.timeline,
             clock: clock.clone(),
             facts: facts(self.plan, self.spec),
-            mask: mask(self.spec),
+            mask: masking::secrets(&self.spec.target),
             sink: self.sink,
             live: Arc::clone(&live),
             finished: Arc::clone(&finished),
@@ -227,16 +227,6 @@ fn facts(plan: &Arc<Plan>, spec: &RunSpec) -> Box<dyn Fn(u64) -> RequestFacts + 
         controlled_output: (prompt.response_words > 0)
             .then_some((prompt.response_words, prompt.controlled_output_strict)),
     })
-}
-
-/// What must not come back in a server's words.
-fn mask(spec: &RunSpec) -> Mask {
-    let target = &spec.target;
-    let key = target.api_key.iter().map(|key| key.reveal().to_owned());
-    // Of `Bearer KEY` the key alone must not come back either.
-    let values = target.headers.iter().map(|(_, value)| value.reveal());
-    let values = values.flat_map(|value| [Some(value), value.split_whitespace().last()]);
-    Mask::new(key.chain(values.flatten().map(str::to_owned)))
 }
 
 fn spawn<T: Send + 'static>(

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::client::probe::{self, Answer, ProbeError};
 use crate::client::resolve;
 use crate::client::route::{self, Route};
+use crate::config::masking;
 use crate::config::sim_args::child_arguments;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::config::url;
@@ -67,7 +68,8 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
         // A server that does not answer this question may still serve; its length is then unknown.
         (_, true) => {}
         (Some(Err(ProbeError::Connect(error))), false) => {
-            target.resolved.unreachable = Some(format!("cannot reach {}: {error}", spec.target.base_url));
+            target.resolved.unreachable =
+                Some(format!("cannot reach {}: {error}", masking::shown(spec).target.base_url));
         }
         (Some(Err(_)), false) => return Err(RunError::Usage(models::no_list())),
         (None, false) => {

@@ -105,16 +105,19 @@ impl TargetDoc {
     /// The server of a run.
     #[must_use]
     pub fn of(spec: &RunSpec, resolved: &ResolvedTarget) -> Self {
+        let secrets = masking::secrets(&spec.target);
+        let RunSpec { target, labels, .. } = masking::shown(spec);
         Self {
-            base_url: spec.target.base_url.clone(),
-            endpoint: masking::path(&spec.target.path),
-            model: spec.target.endpoint.takes_prompts().then(|| resolved.model.clone()),
+            // The server may have chosen the name.
+            model: target.endpoint.takes_prompts().then(|| masking::masked(resolved.model.clone(), &secrets)),
+            tls: target.base_url.starts_with("https://"),
+            simulated: target.sim.is_some(),
+            base_url: target.base_url,
+            endpoint: target.path,
             max_model_len: resolved.max_model_len,
-            engine: spec.labels.engine.clone(),
-            gpu: spec.labels.gpu.clone(),
+            engine: labels.engine,
+            gpu: labels.gpu,
             resolved_addresses: resolved.addresses.iter().map(ToString::to_string).collect(),
-            tls: spec.target.base_url.starts_with("https://"),
-            simulated: spec.target.sim.is_some(),
         }
     }
 }
