@@ -7,7 +7,6 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, FromArgMatches as _};
@@ -16,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::args::{self, CoreList, RunArgs};
 use super::defaults::MAX_CONFIG_BYTES;
+use super::input;
 use super::request_args::RequestArgs;
 use super::usage::UsageError;
 use crate::units::Nanos;
@@ -37,10 +37,8 @@ impl ConfigFile {
     /// [`UsageError::File`] with the path, and the line where there is one.
     pub fn read(path: &Path) -> Result<Self, UsageError> {
         let fail = |reason: String| UsageError::File { path: path.to_owned(), line: None, reason };
-        let file = std::fs::File::open(path).map_err(|error| fail(error.to_string()))?;
-        let mut bytes = Vec::new();
         // One byte more than allowed tells a file that is too large from one that fits exactly.
-        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
+        let bytes = input::read(path, MAX_CONFIG_BYTES + 1).map_err(|error| fail(error.to_string()))?;
         if bytes.len() as u64 > MAX_CONFIG_BYTES {
             return Err(fail(format!("is larger than {MAX_CONFIG_BYTES} bytes")));
         }

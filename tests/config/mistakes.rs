@@ -97,6 +97,10 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         "--body cannot be read: No such file or directory (os error 2)",
     ),
     (
+        &["--body=src", "--endpoint=http", "--method=PUT"],
+        "--body cannot be read: it is a directory and no regular file",
+    ),
+    (
         &["--body=/dev/zero", "--endpoint=http", "--method=PUT"],
         "--body names a file of more than 67108864 bytes",
     ),
@@ -181,6 +185,7 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         &["--api-key-file=/no/such/file"],
         "--api-key-file cannot be read: No such file or directory (os error 2)",
     ),
+    (&["--api-key-file=src"], "--api-key-file cannot be read: it is a directory and no regular file"),
     (&["--api-key-file=/dev/null"], "--api-key-file holds a blank key"),
     (&["--header=X"], "--header must have a colon after its name"),
     (&["--header=: x"], "--header has a name that no header field can have"),
@@ -402,6 +407,7 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         "--label must have a key of at most 64 letters, digits, dots, underscores and hyphens",
     ),
     (&["--label=a=1", "--label=a=2"], "--label sets a twice"),
+    (&["--config=src"], "src: it is a directory and no regular file"),
     (&["--config=/no/such.toml"], "/no/such.toml: No such file or directory (os error 2)"),
     (&["--no-such-flag=SECRET"], "there is no flag --no-such-flag"),
     (&["--request=5"], "there is no flag --request (there is --requests)"),
