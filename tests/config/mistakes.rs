@@ -368,6 +368,10 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         "--source-ip \"10.0.0.1,::ffff:10.0.0.1\" names 10.0.0.1 twice",
     ),
     (&["--source-ip=0.0.0.0"], "--source-ip \"0.0.0.0\" names 0.0.0.0, from which nothing can connect"),
+    (
+        &["--source-ip=255.255.255.255"],
+        "--source-ip \"255.255.255.255\" names 255.255.255.255, from which nothing can connect",
+    ),
     (&["--source-ip=ff02::1"], "--source-ip \"ff02::1\" names ff02::1, from which nothing can connect"),
     (&["--strict-instrument=1"], "--strict-instrument takes no value"),
     (&["--out="], "the value of --out is missing: the flag takes one"),
