@@ -60,6 +60,7 @@ impl RunError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
+            Self::Sim(SimChildError::Refused(_)) => Exit::Usage,
             Self::Usage(_) | Self::Header(_) | Self::Descriptors { .. } | Self::Files(_) => Exit::Usage,
             Self::Results(_) | Self::Show(_) | Self::Sim(_) | Self::Pool(_) | Self::System { .. } => {
                 Exit::Internal

@@ -29,6 +29,15 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--sim=ttft=1ms;itl"], "--sim cannot be read: 'itl' is not KEY=VALUE"),
     (&["--sim=ttft=1ms;ttft=2ms"], "--sim cannot be read: 'ttft' is given twice"),
     (&["--sim=ttft=soon"], "--sim cannot be read: ttft: 'soon': 'soon' is not a duration such as 20ms"),
+    (
+        &["--sim", "default"],
+        "there is an argument that belongs to no flag; a profile is joined to its flag: --sim=default",
+    ),
+    (
+        &["--sim=nope=1"],
+        "--sim cannot be read: there is no setting 'nope' (there are cores, itl, ledger, max-in-flight, profile, \
+         reasoning-tokens, seed, tokens, tokens-per-chunk, ttft)",
+    ),
     (&["--sim=listen=127.0.0.1:1"], "--sim cannot set listen: the run decides it"),
     (&["--endpoint=template"], "--endpoint template is not built in yet; use the endpoint that is nearest"),
     (
