@@ -15,9 +15,9 @@ use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::masking;
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
-use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::run::cores::Cores;
+use crate::run::end_at_once;
 use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
@@ -81,7 +81,8 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next of either.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -186,7 +187,7 @@ async fn watch(
         tokio::select! {
             () = signals.next() => {
                 if interrupted {
-                    std::process::exit(i32::from(Exit::Interrupted.code()));
+                    end_at_once("ended at once by a second signal: files named .part hold what was written until then");
                 }
                 interrupted = true;
                 stop.request();

@@ -30,6 +30,7 @@ use crate::run::error::RunError;
 use crate::run::finish::Finish;
 use crate::run::measure::{Measurement, Signals};
 use crate::run::request::{renderer, template};
+use crate::run::target::Target;
 use crate::units::UnixNanos;
 
 /// Where runs go that name no directory.
@@ -42,7 +43,7 @@ const JSON_OUT: &str = "--json-out";
 ///
 /// # Errors
 /// When it cannot be carried out at all; requests that fail are no error.
-pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
+pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     if spec.dry_run {
         return dry_run(&spec);
     }
@@ -61,7 +62,13 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     Plan::new(&spec, &describe::unasked(&spec))?;
     target::check_sources(&spec.connection.source_ips)?;
     check_outputs(&spec.output, &dir_path)?;
-    let target = target::prepare(&mut spec, &cores.control)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
+    let mut signals = runtime
+        .block_on(async { Signals::catch() })
+        .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
+    let (spec, target) = runtime.block_on(ask_target(spec, cores.control.clone(), &mut signals))?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;
     // After everything that can be refused, so that a refusal leaves no directory behind.
@@ -71,12 +78,7 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     let beside = beside.map_err(|source| RunError::Files { flag: JSON_OUT, source })?;
     let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
     let measured = runtime.block_on(async {
-        let mut signals =
-            Signals::catch().map_err(|source| RunError::System { what: "cannot catch signals", source })?;
         let second = clock.anchor();
         Measurement {
             spec: &spec,
@@ -111,6 +113,31 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
         let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
     }
     Ok(exit)
+}
+
+/// Looks at the target; a signal meanwhile ends the process, because there is nothing to write yet.
+async fn ask_target(
+    mut spec: RunSpec,
+    sim_cores: Vec<usize>,
+    signals: &mut Signals,
+) -> Result<(RunSpec, Target), RunError> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let target = target::prepare(&mut spec, &sim_cores)?;
+        Ok((spec, target))
+    });
+    tokio::select! {
+        () = signals.next() => end_at_once("interrupted before the first request: nothing was measured or written"),
+        asked = asked => asked.map_err(|error| RunError::System {
+            what: "cannot look at the target",
+            source: std::io::Error::other(error),
+        })?,
+    }
+}
+
+/// Ends the process for a signal, with a word about what that means. A simulator ends with it.
+fn end_at_once(why: &str) -> ! {
+    let _ = writeln!(std::io::stderr(), "hammerscale: {why}");
+    std::process::exit(i32::from(Exit::Interrupted.code()))
 }
 
 /// Prints what would be sent.
