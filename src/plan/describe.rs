@@ -72,7 +72,9 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     if prompted {
         let (distinct, repeats) = (plan.distinct_prompts(), plan.repeats());
         line("prompts", format!("{}, {distinct} distinct, {repeats} repeated", mode(spec)));
-        line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
+        let cut = spec.cut_context(target.max_model_len);
+        let cut = cut.map_or_else(String::new, |(asked, _)| format!("; {asked} do not fit the model"));
+        line("contexts", format!("{} (estimated tokens × requests){cut}", contexts.join(", ")));
     }
     let limit = plan.requested_max_tokens().map_or_else(String::new, |n| format!(", max_tokens {n}"));
     let bodies = match plan.fixed_body() {

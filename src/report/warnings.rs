@@ -32,6 +32,8 @@ pub enum Code {
     OutputLength,
     /// Prompts are not as long as was asked for.
     PromptLength,
+    /// Prompts are shorter than was asked for, because the model takes no longer ones.
+    ContextCapped,
     /// The server took prompts from its cache that were meant to be unique.
     CachedShare,
     /// Prompts that were meant to be unique repeat.
@@ -77,6 +79,7 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
         (Code::TargetUnreachable, target.unreachable.clone()),
         (Code::OutputLength, output_length(summary)),
         (Code::PromptLength, prompt_length(summary)),
+        (Code::ContextCapped, context_capped(spec, target.max_model_len)),
         (Code::CachedShare, cached_share(spec, summary)),
         (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
         (Code::FewSamples, few_samples(summary)),
@@ -96,10 +99,11 @@ pub fn find(facts: &RunFacts<'_>) -> Vec<Warning> {
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
+        Self::ContextCapped,
         Self::CachedShare,
         Self::RepeatedPrompts,
         Self::FewSamples,
@@ -122,6 +126,7 @@ impl Code {
             Self::TargetUnreachable => "target_unreachable",
             Self::OutputLength => "output_length",
             Self::PromptLength => "prompt_length",
+            Self::ContextCapped => "context_capped",
             Self::CachedShare => "cached_share",
             Self::RepeatedPrompts => "repeated_prompts",
             Self::FewSamples => "few_samples",
@@ -153,6 +158,15 @@ fn prompt_length(summary: &Summary) -> Option<String> {
     let sums = summary.tokens.prompt.filter(is_off)?;
     let (came, asked, ratio) = figures(&sums)?;
     Some(format!("the server counted {came} prompt tokens where {asked} were asked for ({ratio})"))
+}
+
+fn context_capped(spec: &RunSpec, max_model_len: Option<u64>) -> Option<String> {
+    let (asked, room) = spec.cut_context(max_model_len)?;
+    let (asked, length) = (display::counted(asked, "token"), display::whole(max_model_len?));
+    let room = display::counted(room, "token");
+    Some(format!(
+        "{asked} were asked for and the model takes {length}, output and margin included: prompts of {room}"
+    ))
 }
 
 fn cached_share(spec: &RunSpec, summary: &Summary) -> Option<String> {
