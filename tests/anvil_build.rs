@@ -15,6 +15,7 @@ use hammerscale::config::spec::{
 use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
+use hammerscale::record::mask::Mask;
 use hammerscale::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
 use hammerscale::report::anvil::{Artifact, RunFacts, encode, recompute};
 use hammerscale::report::document::provenance::TargetDoc;
@@ -72,7 +73,7 @@ fn keys_are_declared_in_the_order_of_the_document() {
     let (spec, target) = run_of(&published);
     let rows = rows_of(&published, None);
     let spec = SpecDoc::of(&spec);
-    let target = TargetDoc::of(&spec, &target);
+    let target = TargetDoc::of(&spec, &target, &Mask::default());
     let facts = facts(&spec, &target, &published);
     let artifact = Artifact::of(&rows, &facts);
     let direct = encode::to_string(&artifact).unwrap();
@@ -239,7 +240,7 @@ fn with_sampling(mut published: Value) -> Value {
 
 fn build(rows: &[RequestRow], spec: &RunSpec, target: &ResolvedTarget, published: &Value) -> Value {
     let spec = SpecDoc::of(spec);
-    let target = TargetDoc::of(&spec, target);
+    let target = TargetDoc::of(&spec, target, &Mask::default());
     serde_json::to_value(Artifact::of(rows, &facts(&spec, &target, published))).unwrap()
 }
 

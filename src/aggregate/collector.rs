@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::{RequestFacts, scale};
 use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
 use crate::metrics::row::RequestRow;
+use crate::record::mask::Mask;
 use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, StampKind};
 use crate::units::{Nanos, Ticks};
 

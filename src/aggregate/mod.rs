@@ -4,7 +4,6 @@ pub mod chunk;
 pub mod collector;
 pub mod concurrency;
 pub mod counts;
-pub mod mask;
 pub mod rows;
 pub mod sink;
 pub mod slots;

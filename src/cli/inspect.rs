@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::inspect::{Capture, Form};
 use crate::report::inspect::Reader;
 use crate::wire::dialect::Dialect;
+use crate::wire::http1::Method;
 
 /// Most bytes that are read: the whole capture is held, and a pipe may never end. No answer is a hundredth of it.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
@@ -17,6 +18,9 @@ const MAX_INPUT_BYTES: u64 = 1 << 30;
 /// Runs the sub-command. The bytes' own faults are a result, with exit code 0.
 #[must_use]
 pub fn run(args: &InspectArgs) -> Exit {
+    if let Err(error) = args.check() {
+        return fail(&error, Exit::Usage);
+    }
     let bytes = match read(&args.file) {
         Ok(bytes) => bytes,
         Err(error) => return fail(&format!("{}: {error}", args.file.display()), Exit::Usage),
@@ -29,7 +33,12 @@ pub fn run(args: &InspectArgs) -> Exit {
         CapturedForm::Responses => Form::Answer(Dialect::Responses),
         CapturedForm::Messages => Form::Answer(Dialect::Messages),
     };
-    let capture = Capture { bytes: &bytes, cut: args.cut, method: args.method, closed: args.eof };
+    let capture = Capture {
+        bytes: &bytes,
+        cut: args.cut,
+        method: args.method.unwrap_or(Method::Post),
+        closed: args.eof,
+    };
     let reader = if args.json { Reader::Program } else { Reader::Person };
     match capture.print(form, BufWriter::new(io::stdout().lock()), reader) {
         // The reader of a pipe has seen enough.

@@ -23,9 +23,12 @@ pub enum ProbeError {
     /// The connection could not be made.
     #[error("{0}")]
     Connect(std::io::Error),
-    /// The connection broke, or the time ran out.
+    /// The connection broke.
     #[error("{0}")]
     Io(std::io::Error),
+    /// The time ran out.
+    #[error("no answer in time")]
+    Late,
     /// The request cannot be rendered.
     #[error("{0}")]
     Request(#[from] RequestError),
@@ -35,6 +38,17 @@ pub enum ProbeError {
     /// The answer is larger than any such list.
     #[error("the answer is larger than {MAX_BODY_BYTES} bytes")]
     TooLarge,
+}
+
+/// How long a question may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// To connect, and for the answer, together.
+    pub total: Nanos,
+    /// To connect.
+    pub connect: Nanos,
+    /// Without a byte.
+    pub idle: Nanos,
 }
 
 /// An answer.
@@ -57,6 +71,7 @@ pub fn get(
     host: &str,
     target: &str,
     fields: &[(&str, &str)],
+    limits: Limits,
 ) -> Result<Answer, ProbeError> {
     let parts = RequestParts {
         method: Method::Get,
@@ -71,7 +86,7 @@ pub fn get(
     let request = RequestTemplate::new(&parts)?.render("", b"")?;
     let mut last = ProbeError::Connect(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable));
     for route in routes {
-        match ask(*route, &request) {
+        match ask(*route, &request, limits) {
             Ok(answer) => return Ok(answer),
             Err(error) => last = error,
         }
@@ -79,27 +94,27 @@ pub fn get(
     Err(last)
 }
 
-fn ask(route: Route, request: &[u8]) -> Result<Answer, ProbeError> {
+fn ask(route: Route, request: &[u8], limits: Limits) -> Result<Answer, ProbeError> {
     let clock = Clock::new();
-    let deadline = Nanos(clock.monotonic().0.saturating_add(PROBE_TIMEOUT.0));
-    let left = || {
-        let ns = u64::try_from(deadline.0 - clock.monotonic().0).unwrap_or(0);
+    let deadline = Nanos(clock.monotonic().0.saturating_add(limits.total.0));
+    let left = |most: Nanos| {
+        let ns = u64::try_from(most.0.min(deadline.0 - clock.monotonic().0)).unwrap_or(0);
         // A timeout of zero would mean none.
         Duration::from_nanos(ns.max(1_000_000))
     };
-    let mut stream = route::connect_blocking(route, left()).map_err(ProbeError::Connect)?;
-    stream.set_write_timeout(Some(left())).map_err(ProbeError::Io)?;
-    stream.write_all(request).map_err(ProbeError::Io)?;
+    let mut stream = route::connect_blocking(route, left(limits.connect)).map_err(ProbeError::Connect)?;
+    stream.set_write_timeout(Some(left(limits.idle))).map_err(ProbeError::Io)?;
+    stream.write_all(request).map_err(broken)?;
     let mut decoder = ResponseDecoder::new();
     decoder.start(Method::Get);
     let mut body = Vec::new();
     let mut buffer = [0; 16 * 1024];
     loop {
         if clock.monotonic() >= deadline {
-            return Err(ProbeError::Io(std::io::ErrorKind::TimedOut.into()));
+            return Err(ProbeError::Late);
         }
-        stream.set_read_timeout(Some(left())).map_err(ProbeError::Io)?;
-        let count = stream.read(&mut buffer).map_err(ProbeError::Io)?;
+        stream.set_read_timeout(Some(left(limits.idle))).map_err(ProbeError::Io)?;
+        let count = stream.read(&mut buffer).map_err(broken)?;
         if count == 0 {
             decoder.eof().map_err(ProbeError::Http)?;
             break;
@@ -114,6 +129,14 @@ fn ask(route: Route, request: &[u8]) -> Result<Answer, ProbeError> {
         server: head.and_then(|h| h.field("server")).map(|v| String::from_utf8_lossy(v).into_owned()),
         body,
     })
+}
+
+/// A limit of a blocking socket shows as one of two kinds (`SO_RCVTIMEO` of socket(7)).
+fn broken(error: std::io::Error) -> ProbeError {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => ProbeError::Late,
+        _ => ProbeError::Io(error),
+    }
 }
 
 /// Takes in one read; whether the answer is complete.
@@ -136,6 +159,22 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    const LIMITS: Limits =
+        Limits { total: PROBE_TIMEOUT, connect: PROBE_TIMEOUT, idle: Nanos::from_millis(300) };
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up_in_time() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let route = Route { source: None, address: silent.local_addr().unwrap() };
+        let short = Nanos::from_millis(200);
+        for limits in [LIMITS, Limits { total: short, connect: short, idle: PROBE_TIMEOUT }] {
+            let begun = Clock::new().monotonic();
+            assert!(matches!(get(&[route], "h", "/", &[], limits), Err(ProbeError::Late)));
+            let took = Nanos(Clock::new().monotonic().0 - begun.0);
+            assert!(took < Nanos::from_secs(5), "{limits:?}: {took:?}");
+        }
+    }
+
     fn serve(answer: &'static [u8]) -> Route {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -155,16 +194,16 @@ mod tests {
     fn an_answer_is_read_whole() {
         let route =
             serve(b"HTTP/1.1 200 OK\r\nServer: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n");
-        let answer = get(&[route], "127.0.0.1", "/v1/models", &[]).unwrap();
+        let answer = get(&[route], "127.0.0.1", "/v1/models", &[], LIMITS).unwrap();
         assert_eq!(answer, Answer { status: 200, server: Some("x".to_owned()), body: b"[]".to_vec() });
     }
 
     #[test]
     fn a_cut_answer_and_a_closed_port_are_errors() {
         let cut = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[");
-        assert!(matches!(get(&[cut], "h", "/", &[]), Err(ProbeError::Http(_))));
+        assert!(matches!(get(&[cut], "h", "/", &[], LIMITS), Err(ProbeError::Http(_))));
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let closed = Route { source: None, address };
-        assert!(matches!(get(&[closed], "h", "/", &[]), Err(ProbeError::Connect(_))));
+        assert!(matches!(get(&[closed], "h", "/", &[], LIMITS), Err(ProbeError::Connect(_))));
     }
 }

@@ -14,6 +14,7 @@ use super::defaults;
 use super::lists::{core_list, source_list};
 use super::reasoning::EFFORTS;
 use super::request_args::RequestArgs;
+use super::sim_args::PROFILES;
 use super::spec::{ConnectionMode, OutputFormat, ProgressMode, Secret, ThinkingMode};
 use super::usage::UsageError;
 use crate::units::Nanos;
@@ -277,6 +278,12 @@ pub fn sentence(error: &clap::Error) -> UsageError {
                 near => format!(" (there is {near})"),
             };
             UsageError::Unknown(format!("there is no flag {flag}{hint}"))
+        }
+        ErrorKind::UnknownArgument if PROFILES.iter().any(|profile| profile.name == shown) => {
+            let flag = format!("--sim={shown}");
+            UsageError::Unknown(format!(
+                "there is an argument that belongs to no flag; a profile is joined to its flag: {flag}"
+            ))
         }
         ErrorKind::UnknownArgument => UsageError::Unknown(
             "there is an argument that belongs to no flag; put a value with spaces in quotes".to_owned(),

@@ -1,11 +1,11 @@
 //! What authenticates a request: the key and header fields of one's own. No message repeats a value, not
 //! even a wrong one, and not even the name a user gave for a variable: a key is often pasted in its place.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use super::args::RunArgs;
 use super::defaults::{API_KEY_VARIABLE, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_KEY_BYTES};
+use super::input;
 use super::resolve::Environment;
 use super::spec::{Endpoint, Secret};
 use super::usage::UsageError;
@@ -136,10 +136,8 @@ fn token(flag: &str, text: &str) -> Result<Secret, UsageError> {
 fn read_key(path: &Path) -> Result<String, UsageError> {
     let flag = "--api-key-file";
     let fail = |error: std::io::Error| UsageError::bad(flag, format!("cannot be read: {error}"));
-    let mut bytes = Vec::new();
     // White space around the key is allowed for, and a file of the wrong kind is not read to its end.
-    let limit = 2 * MAX_KEY_BYTES as u64;
-    std::fs::File::open(path).map_err(fail)?.take(limit).read_to_end(&mut bytes).map_err(fail)?;
+    let bytes = input::read(path, 2 * MAX_KEY_BYTES as u64).map_err(fail)?;
     String::from_utf8(bytes).map_err(|_| UsageError::bad(flag, "holds a key that is not UTF-8"))
 }
 

@@ -1,13 +1,13 @@
 //! What an endpoint takes: which one was asked for, which flags have a place in its requests, whether its answers are
 //! streamed, and what a plain request carries.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use bytes::Bytes;
 
 use super::args::RunArgs;
 use super::defaults::MAX_BODY_FILE_BYTES;
+use super::input;
 use super::spec::{Endpoint, PlainSpec, ThinkingMode};
 use super::usage::UsageError;
 use crate::wire::http1::Method;
@@ -157,10 +157,8 @@ pub(super) fn plain(args: &RunArgs, endpoint: Endpoint) -> Result<Option<PlainSp
 
 fn read_body(path: &Path) -> Result<Bytes, UsageError> {
     let fail = |error: std::io::Error| UsageError::bad(BODY, format!("cannot be read: {error}"));
-    let mut bytes = Vec::new();
     // One byte more than allowed tells a file that is too large from one that fits exactly.
-    let file = std::fs::File::open(path).map_err(fail)?;
-    file.take(MAX_BODY_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
+    let bytes = input::read(path, MAX_BODY_FILE_BYTES + 1).map_err(fail)?;
     if bytes.len() as u64 > MAX_BODY_FILE_BYTES {
         return Err(UsageError::bad(BODY, format!("names a file of more than {MAX_BODY_FILE_BYTES} bytes")));
     }

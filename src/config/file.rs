@@ -7,15 +7,16 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use clap::error::ContextKind;
 use clap::{Arg, ArgAction, FromArgMatches as _};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::args::{self, CoreList, RunArgs};
 use super::defaults::MAX_CONFIG_BYTES;
+use super::input;
 use super::request_args::RequestArgs;
 use super::usage::UsageError;
 use crate::units::Nanos;
@@ -37,10 +38,8 @@ impl ConfigFile {
     /// [`UsageError::File`] with the path, and the line where there is one.
     pub fn read(path: &Path) -> Result<Self, UsageError> {
         let fail = |reason: String| UsageError::File { path: path.to_owned(), line: None, reason };
-        let file = std::fs::File::open(path).map_err(|error| fail(error.to_string()))?;
-        let mut bytes = Vec::new();
         // One byte more than allowed tells a file that is too large from one that fits exactly.
-        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
+        let bytes = input::read(path, MAX_CONFIG_BYTES + 1).map_err(|error| fail(error.to_string()))?;
         if bytes.len() as u64 > MAX_CONFIG_BYTES {
             return Err(fail(format!("is larger than {MAX_CONFIG_BYTES} bytes")));
         }
@@ -56,7 +55,9 @@ impl ConfigFile {
         let line_of = |at: usize| text.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
         let fail = |line, reason| UsageError::File { path: path.to_owned(), line, reason };
         let table = DeTable::parse(text).map_err(|error| {
-            fail(error.span().map(|span| line_of(span.start)), error.message().replace('\n', ", "))
+            let line = error.span().map(|span| line_of(span.start));
+            let reason = line.and_then(|line| without_value(text, line));
+            fail(line, reason.unwrap_or_else(|| error.message().replace('\n', ", ")))
         })?;
         let mut entries: Vec<_> = table.into_inner().into_iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -66,7 +67,9 @@ impl ConfigFile {
             let line = line_of(key.span().start);
             let key = key.into_inner();
             let Some(arg) = find(&command, &key) else {
-                return Err(fail(Some(line), format!("there is no setting {:?}", shortened(&key))));
+                let near =
+                    nearest(&command, &key).map_or_else(String::new, |near| format!(" (there is {near})"));
+                return Err(fail(Some(line), format!("there is no setting {:?}{near}", shortened(&key))));
             };
             let flag = format!("--{}", arg.get_long().unwrap_or_default());
             if lines.insert(flag.clone(), line).is_some() {
@@ -122,6 +125,25 @@ fn find<'c>(command: &'c clap::Command, key: &str) -> Option<&'c Arg> {
         .get_arguments()
         .filter(|arg| !key.contains('-') && arg.get_id() != "config")
         .find(|arg| named(arg))
+}
+
+/// The setting that a wrong key comes near to: the same with underscores, or what the command line would suggest.
+fn nearest(command: &clap::Command, key: &str) -> Option<String> {
+    let spelled = key.replace('-', "_");
+    if let Some(arg) = find(command, &spelled) {
+        return arg.get_long().map(|long| long.replace('-', "_"));
+    }
+    let flag = format!("--{}", key.replace('_', "-"));
+    let error = command.clone().try_get_matches_from([flag]).err()?;
+    let near = error.get(ContextKind::SuggestedArg)?.to_string().trim_start_matches('-').replace('-', "_");
+    find(command, &near).map(|_| near)
+}
+
+/// The sentence for a line that is a key and an equals sign; `None` for any other.
+fn without_value(text: &str, line: usize) -> Option<String> {
+    let (key, value) = text.lines().nth(line.checked_sub(1)?)?.split_once('=')?;
+    let empty = value.split('#').next().is_none_or(|value| value.trim().is_empty());
+    empty.then(|| format!("{} has no value", shortened(key.trim())))
 }
 
 /// What follows the flag's name on a command line, once per occurrence.

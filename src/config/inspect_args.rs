@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::usage::UsageError;
 use crate::wire::http1::Method;
 
 /// What was typed.
@@ -22,9 +23,9 @@ pub struct InspectArgs {
     /// Feed the bytes in pieces of K; 0 feeds them whole. The result never depends on it.
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub cut: usize,
-    /// Method of the request that was answered: an answer to HEAD has no body.
-    #[arg(long, value_name = "METHOD", default_value = "POST", value_parser = method)]
-    pub method: Method,
+    /// Method of the request that was answered: an answer to HEAD has no body [default: POST]
+    #[arg(long, value_name = "METHOD", value_parser = method)]
+    pub method: Option<Method>,
     /// The peer closed behind the bytes (`--as http`).
     #[arg(long)]
     pub eof: bool,
@@ -45,6 +46,34 @@ pub enum CapturedForm {
     Responses,
     /// An answer of `/messages`.
     Messages,
+}
+
+impl InspectArgs {
+    /// Refuses flags that would do nothing.
+    ///
+    /// # Errors
+    /// [`UsageError`] naming the flag.
+    pub fn check(&self) -> Result<(), UsageError> {
+        if self.eof && self.form != CapturedForm::Http {
+            let reason = "the bytes of every other form end with their file anyway";
+            return Err(UsageError::clash("--eof", &format!("--as {}", self.form.name()), reason));
+        }
+        if self.method.is_some() && self.form == CapturedForm::Sse {
+            return Err(UsageError::clash(
+                "--method",
+                "--as sse",
+                "an event stream alone answers no request",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl CapturedForm {
+    /// As it is typed.
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 fn method(name: &str) -> Result<Method, &'static str> {

@@ -1,6 +1,6 @@
 //! Flags that take a list in one value: what they become, and how they are read.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::defaults;
 
@@ -47,7 +47,8 @@ pub(super) fn source_list(text: &str) -> Result<SourceList, String> {
         let address = part.trim().parse::<IpAddr>();
         let address = address.map_err(|_| "is not a list of IP addresses (like 10.0.0.1,10.0.0.2)")?;
         let address = address.to_canonical();
-        if address.is_unspecified() || address.is_multicast() {
+        let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+        if address.is_unspecified() || address.is_multicast() || broadcast {
             return Err(format!("names {address}, from which nothing can connect"));
         }
         if sources.contains(&address) {

@@ -8,6 +8,7 @@ pub mod endpoint;
 mod endpoint_flags;
 mod extra_body;
 pub mod file;
+mod input;
 pub mod inspect_args;
 mod lists;
 pub mod masking;

@@ -132,7 +132,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N")]
     pub max_in_flight: Option<String>,
 
-    /// Write what was really sent, and when, to this file; an existing one is replaced
+    /// Write what was really sent, and when, to this file; an existing ledger is replaced
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 
@@ -256,7 +256,8 @@ pub fn child_arguments(spec: &SimSpec) -> Result<Vec<String>, SimArgsError> {
         .get_arguments()
         .filter(|a| a.get_action().takes_values())
         .filter_map(|a| a.get_long().map(str::to_owned))
-        .filter(|name| name != "dump-ledger")
+        // One prints instead of serving, and where a child listens is its parent's to say.
+        .filter(|name| !["dump-ledger", "listen"].contains(&name.as_str()))
         .collect();
     let mut arguments = vec!["sim".to_owned()];
     let mut seen = BTreeSet::new();
@@ -525,6 +526,7 @@ mod tests {
         assert_eq!(parse_settings("ttft=1ms;itl").unwrap_err().to_string(), "--sim: 'itl' is not KEY=VALUE");
         let refusal = |text: &str| child_arguments(&parse_settings(text).unwrap()).unwrap_err().to_string();
         assert!(refusal("tft=1ms").starts_with("--sim: there is no setting 'tft' (there are cores, itl,"));
+        assert!(!refusal("tft=1ms").contains("listen"));
         assert!(refusal("exit_with_stdin=1").contains("no setting"));
         assert!(refusal("dump-ledger=x").contains("no setting"));
         assert_eq!(refusal("itl=1ms;itl=2ms"), "--sim: 'itl' is given twice");

@@ -287,11 +287,31 @@ pub struct ResolvedTarget {
 }
 
 impl RunSpec {
+    /// What was asked of every prompt and what it is cut to, in tokens, where a model of this length has no room for what
+    /// was asked; `None` where it has, and for sampled lengths.
+    #[must_use]
+    pub fn cut_context(&self, max_model_len: Option<u64>) -> Option<(u64, u64)> {
+        let max_tokens = if self.target.endpoint.generates() { self.prompt.max_tokens } else { 0 };
+        let asked = self.prompt.ctx_tokens.filter(|_| self.target.endpoint.takes_prompts())?;
+        let room = prompt_room(max_model_len?, max_tokens, self.prompt.margin)?;
+        (room < asked).then_some((asked, room))
+    }
+
     /// Whether the reference artifact can be made of the run: the reference knows answers whose text is streamed, and
     /// would count all others as failures of the server.
     #[must_use]
     pub const fn has_reference_artifact(&self) -> bool {
         self.target.endpoint.generates() && self.body.streamed
+    }
+}
+
+/// The longest prompt that a model has room for, in tokens: its length less the output limit and the margin. `None` when
+/// these leave nothing.
+#[must_use]
+pub const fn prompt_room(max_model_len: u64, max_tokens: u64, margin: u64) -> Option<u64> {
+    match max_model_len.checked_sub(max_tokens.saturating_add(margin)) {
+        None | Some(0) => None,
+        room => room,
     }
 }
 

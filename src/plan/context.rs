@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::mt19937::Mt19937;
+use crate::config::spec::prompt_room;
 
 /// The reference's distribution, measured on the sub-agents of a coding assistant: upper end of the cumulative
 /// share, tokens. A draw belongs to the first row it does not exceed.
@@ -23,8 +24,10 @@ pub(super) const fn cap(
     margin: u64,
 ) -> Result<Option<u64>, NoRoom> {
     let Some(length) = max_model_len else { return Ok(None) };
-    let taken = max_tokens.saturating_add(margin);
-    if length > taken { Ok(Some(length - taken)) } else { Err(NoRoom { length, taken }) }
+    match prompt_room(length, max_tokens, margin) {
+        Some(room) => Ok(Some(room)),
+        None => Err(NoRoom { length, taken: max_tokens.saturating_add(margin) }),
+    }
 }
 
 /// Output limit and margin use up the model's length.

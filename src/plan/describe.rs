@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Plan;
 use crate::config::masking;
 use crate::config::spec::{ConnectionMode, PlainSpec, ResolvedTarget, RunSpec, TargetSpec};
+use crate::record::mask::Mask;
 use crate::units::Bytes;
 use crate::units::text::{format_bytes, format_duration};
 use crate::wire::http1::Method;
@@ -42,6 +43,9 @@ fn unasked_model(target: &TargetSpec) -> String {
 /// The plan for people, line by line.
 #[must_use]
 pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
+    let secrets = masking::secrets(&spec.target);
+    let spec = &masking::shown(spec);
+    let model = masking::masked(target.model.clone(), &secrets);
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<12}{value}");
@@ -54,7 +58,7 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     line("target", format!("{} {}", method(spec), endpoint(spec)));
     let prompted = spec.target.endpoint.takes_prompts();
     if prompted {
-        line("model", format!("{} (context length {length})", target.model));
+        line("model", format!("{model} (context length {length})"));
     }
     line(
         "load",
@@ -68,7 +72,9 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     if prompted {
         let (distinct, repeats) = (plan.distinct_prompts(), plan.repeats());
         line("prompts", format!("{}, {distinct} distinct, {repeats} repeated", mode(spec)));
-        line("contexts", format!("{} (estimated tokens × requests)", contexts.join(", ")));
+        let cut = spec.cut_context(target.max_model_len);
+        let cut = cut.map_or_else(String::new, |(asked, _)| format!("; {asked} do not fit the model"));
+        line("contexts", format!("{} (estimated tokens × requests){cut}", contexts.join(", ")));
     }
     let limit = plan.requested_max_tokens().map_or_else(String::new, |n| format!(", max_tokens {n}"));
     let bodies = match plan.fixed_body() {
@@ -89,13 +95,16 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
         ),
     );
     line("digest", plan.digest().to_owned());
-    line("first body", head(plan));
+    line("first body", head(plan, &secrets));
     out
 }
 
 /// The same as one JSON document, without a trailing line end.
 #[must_use]
 pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
+    let secrets = masking::secrets(&spec.target);
+    let spec = &masking::shown(spec);
+    let model = masking::masked(target.model.clone(), &secrets);
     let (smallest, largest) = body_range(plan);
     let prompted = spec.target.endpoint.takes_prompts();
     let contexts: serde_json::Map<String, Value> =
@@ -107,8 +116,8 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
             "simulated": spec.target.sim.is_some(),
             "endpoint": spec.target.endpoint.name(),
             "method": method(spec),
-            "path": masking::path(&spec.target.path),
-            "model": (prompted && target.model != UNKNOWN_MODEL).then_some(&target.model),
+            "path": spec.target.path,
+            "model": (prompted && target.model != UNKNOWN_MODEL).then_some(model),
             "max_model_len": target.max_model_len,
         },
         "loop": "closed",
@@ -130,7 +139,7 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
             "connect_timeout_s": spec.connection.connect_timeout.as_secs_f64(),
         },
         "digest": plan.digest(),
-        "first_body_head": head(plan),
+        "first_body_head": head(plan, &secrets),
     });
     // A map with texts for keys and finite numbers always has a JSON form.
     serde_json::to_string_pretty(&document).unwrap_or_default()
@@ -141,7 +150,7 @@ fn endpoint(spec: &RunSpec) -> String {
         Some(_) => format!("{} of the embedded simulator", spec.target.path),
         None => {
             let host = crate::config::url::host_header(&spec.target.host, spec.target.port);
-            format!("http://{host}{}", masking::path(&spec.target.path))
+            format!("http://{host}{}", spec.target.path)
         }
     }
 }
@@ -186,11 +195,12 @@ fn body_range(plan: &Plan) -> (u64, u64) {
     (smallest.min(largest), largest)
 }
 
-fn head(plan: &Plan) -> String {
+fn head(plan: &Plan, secrets: &Mask) -> String {
     let body = plan.body(0).unwrap_or_default();
     let head = String::from_utf8_lossy(body.get(..HEAD_BYTES).unwrap_or(&body));
     // A file's bytes may be anything, also what a terminal obeys; a prompt's are printable.
     let head = if plan.fixed_body().is_some() { head.escape_debug().to_string() } else { head.into_owned() };
+    let head = masking::masked(head, secrets);
     let left = body.len().saturating_sub(HEAD_BYTES);
     if left == 0 { head } else { format!("{head}… ({} more)", format_bytes(Bytes(left as u64))) }
 }

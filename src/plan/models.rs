@@ -73,10 +73,10 @@ impl ModelList {
     }
 }
 
-/// The error for a server whose list could not be had at all.
+/// The error for a server whose list could not be had: where it was asked for, and what came instead (after "there was").
 #[must_use]
-pub fn no_list() -> UsageError {
-    UsageError::missing("--model", "the server's list of models cannot be read")
+pub fn no_list(url: &str, came: &str) -> UsageError {
+    UsageError::missing("--model", format!("{url} was asked for it, and there was {came}; give --model"))
 }
 
 impl Entry {

@@ -5,6 +5,7 @@
 
 pub mod anomaly;
 pub mod id;
+pub mod mask;
 pub mod outcome;
 pub mod request;
 pub mod ring;

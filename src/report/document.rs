@@ -26,6 +26,7 @@ use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
 use self::spec::SpecDoc;
 use self::stream::StreamDoc;
 use crate::aggregate::summary::Summary;
+use crate::config::masking;
 use crate::config::spec::{ResolvedTarget, RunSpec};
 use crate::metrics::row::StampSource;
 use crate::record::RunId;
@@ -226,7 +227,7 @@ impl RunDocument {
             span: Some(facts.span),
             tool: ToolDoc::of(&facts.tool),
             host: HostDoc::of(facts.host),
-            target: TargetDoc::of(&spec, facts.target),
+            target: TargetDoc::of(&spec, facts.target, &masking::secrets(&facts.spec.target)),
             spec,
             plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),

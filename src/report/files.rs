@@ -7,6 +7,8 @@
 //! our names are touched. Symbolic links are never written through (`O_EXCL`, `O_NOFOLLOW`). What the files contain
 //! is not decided here.
 
+pub mod trial;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -224,6 +226,18 @@ impl PartFile {
     /// # Errors
     /// [`FilesError::Symlink`], [`FilesError::NotAFile`], and the system's reasons.
     pub fn beside(target: &Path) -> Result<Self, FilesError> {
+        let part = Self::name_beside(target)?;
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&part)
+            .map_err(|e| FilesError::of("create", &part, e))?;
+        Ok(Self::new(part, target.to_owned(), opened))
+    }
+
+    /// Where a file outside the run's directory grows; nothing is there.
+    fn name_beside(target: &Path) -> Result<PathBuf, FilesError> {
         match fs::symlink_metadata(target) {
             Ok(meta) if meta.is_symlink() => return Err(FilesError::Symlink { path: target.to_owned() }),
             Ok(meta) if !meta.is_file() => return Err(FilesError::NotAFile { path: target.to_owned() }),
@@ -237,13 +251,7 @@ impl PartFile {
         let part = part_name(Path::new(&own));
         // What a process of the same number left behind; a link is removed, not followed.
         remove_if_there(&part)?;
-        let opened = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
-            .open(&part)
-            .map_err(|e| FilesError::of("create", &part, e))?;
-        Ok(Self::new(part, target.to_owned(), opened))
+        Ok(part)
     }
 
     /// The final path.

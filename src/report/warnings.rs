@@ -5,7 +5,7 @@
 
 use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
-use crate::config::spec::Endpoint;
+use crate::config::spec::{Endpoint, prompt_room};
 use crate::metrics::MetricId;
 use crate::metrics::row::TokenSource;
 use crate::record::Outcome;
@@ -40,6 +40,8 @@ pub enum Code {
     OutputLength,
     /// Prompts are not as long as was asked for.
     PromptLength,
+    /// Prompts are shorter than was asked for, because the model takes no longer ones.
+    ContextCapped,
     /// The server took prompts from its cache that were meant to be unique.
     CachedShare,
     /// Prompts that were meant to be unique repeat.
@@ -87,6 +89,7 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
         (Code::TargetUnreachable, target.unreachable.clone()),
         (Code::OutputLength, output_length(summary)),
         (Code::PromptLength, prompt_length(summary)),
+        (Code::ContextCapped, context_capped(spec, target.max_model_len)),
         (Code::CachedShare, cached_share(spec, summary)),
         (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
         (Code::FewSamples, few_samples(summary)),
@@ -106,10 +109,11 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
+        Self::ContextCapped,
         Self::CachedShare,
         Self::RepeatedPrompts,
         Self::FewSamples,
@@ -132,6 +136,7 @@ impl Code {
             Self::TargetUnreachable => "target_unreachable",
             Self::OutputLength => "output_length",
             Self::PromptLength => "prompt_length",
+            Self::ContextCapped => "context_capped",
             Self::CachedShare => "cached_share",
             Self::RepeatedPrompts => "repeated_prompts",
             Self::FewSamples => "few_samples",
@@ -163,6 +168,18 @@ fn prompt_length(summary: &Summary) -> Option<String> {
     let sums = summary.tokens.prompt.filter(is_off)?;
     let (came, asked, ratio) = figures(&sums)?;
     Some(format!("the server counted {came} prompt tokens where {asked} were asked for ({ratio})"))
+}
+
+fn context_capped(spec: &SpecDoc, max_model_len: Option<u64>) -> Option<String> {
+    let prompt = spec.prompt.as_ref()?;
+    let (asked, length) = (prompt.ctx_tokens?, max_model_len?);
+    let room =
+        prompt_room(length, prompt.max_tokens.unwrap_or(0), prompt.margin).filter(|room| *room < asked)?;
+    let (asked, length) = (display::counted(asked, "token"), display::whole(length));
+    let room = display::counted(room, "token");
+    Some(format!(
+        "{asked} were asked for and the model takes {length}, output and margin included: prompts of {room}"
+    ))
 }
 
 fn cached_share(spec: &SpecDoc, summary: &Summary) -> Option<String> {

@@ -3,6 +3,7 @@
 use crate::client::affinity::allowed_cores;
 use crate::config::spec::RunSpec;
 use crate::config::usage::UsageError;
+use crate::units::display;
 
 /// The cores of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +18,8 @@ impl Cores {
     /// Divides the cores this process may use.
     ///
     /// # Errors
-    /// When `--cores` names one that this process may not use.
+    /// When `--cores` names one that this process may not use, or there are more workers than cores: two on one core would
+    /// delay each other.
     pub fn divide(spec: &RunSpec) -> Result<Self, UsageError> {
         Self::among(&allowed_cores(), spec)
     }
@@ -34,6 +36,13 @@ impl Cores {
         let slots = usize::try_from(spec.load.concurrency.max(1)).unwrap_or(usize::MAX);
         let default = if asked.is_empty() { allowed.len().saturating_sub(1).max(1) } else { asked.len() };
         let asked_workers = spec.instrument.workers.and_then(|n| usize::try_from(n).ok());
+        let most = allowed.len().max(1);
+        if asked_workers.is_some_and(|workers| workers > most) {
+            let cores = display::counted(most as u64, "core");
+            let allowed =
+                format!("at most {most}: each has a core of its own, and this process may use {cores}");
+            return Err(UsageError::range("--workers", allowed));
+        }
         // A worker without a slot would have nothing to do.
         let count = asked_workers.unwrap_or(default).clamp(1, slots);
         let pool = if asked.is_empty() {

@@ -30,9 +30,14 @@ pub enum RunError {
         /// Descriptors there may be.
         limit: u64,
     },
-    /// The results cannot be written.
-    #[error("{0}")]
-    Files(FilesError),
+    /// A place for results cannot be made; nothing was sent.
+    #[error("{flag} cannot be made: {source}")]
+    Files {
+        /// The flag that names it, or could.
+        flag: &'static str,
+        /// Why not.
+        source: FilesError,
+    },
     /// The results cannot be written, and requests were sent already.
     #[error("the results could not be written: {0}")]
     Results(FilesError),
@@ -60,7 +65,8 @@ impl RunError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Header(_) | Self::Descriptors { .. } | Self::Files(_) => Exit::Usage,
+            Self::Sim(SimChildError::Refused(_)) => Exit::Usage,
+            Self::Usage(_) | Self::Header(_) | Self::Descriptors { .. } | Self::Files { .. } => Exit::Usage,
             Self::Results(_) | Self::Show(_) | Self::Sim(_) | Self::Pool(_) | Self::System { .. } => {
                 Exit::Internal
             }

@@ -8,6 +8,7 @@ use crate::aggregate::summary::{Facts, Spread, Summary};
 use crate::aggregate::window;
 use crate::client::{Prewarm, WorkerHealth};
 use crate::clock::Timeline;
+use crate::config::masking;
 use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
 use crate::metrics::row::RequestRow;
@@ -74,7 +75,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let stopped_ns = facts.stop.map(|stop| stop.0);
     let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0, stopped_ns };
     let spec_doc = SpecDoc::of(spec);
-    let target_doc = TargetDoc::of(&spec_doc, &target.resolved);
+    let target_doc = TargetDoc::of(&spec_doc, &target.resolved, &masking::secrets(&spec.target));
     let reference_run = anvil::RunFacts::of(&spec_doc, &target_doc, zero, span);
     let artifact = reference_run.map(|run| Artifact::of(&rows, &run));
     // After everything that takes memory.
@@ -131,14 +132,16 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
                 std::env::var_os("NO_COLOR").as_deref(),
                 std::env::var_os("TERM").as_deref(),
             );
+            let secrets = masking::secrets(&spec.target);
+            let shown = |path: &Path| masking::masked(path.display().to_string(), &secrets);
             let note = FilesNote {
-                dir: dir.display().to_string(),
+                dir: shown(dir),
                 names: [RunFile::Artifact, RunFile::Run, RunFile::Requests, RunFile::Events]
                     .iter()
                     .filter(|file| **file != RunFile::Artifact || spec.has_reference_artifact())
                     .map(|f| f.name().to_owned())
                     .collect(),
-                beside: spec.output.json_out.iter().map(|p| p.display().to_string()).collect(),
+                beside: spec.output.json_out.iter().map(|p| shown(p)).collect(),
             };
             print(&terminal::render(document, Some(&note), style))
         }

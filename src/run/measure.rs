@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect};
-use crate::aggregate::mask::Mask;
 use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
 use crate::client::ports::Ports;
 use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
+use crate::config::masking;
 use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
-use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::run::cores::Cores;
+use crate::run::end_at_once;
 use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
@@ -81,7 +81,8 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next of either.
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -109,7 +110,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
             timeline: self.timeline,
             clock: clock.clone(),
             facts: facts(self.plan, self.spec),
-            mask: mask(self.spec),
+            mask: masking::secrets(&self.spec.target),
             sink: self.sink,
             live: Arc::clone(&live),
             finished: Arc::clone(&finished),
@@ -186,7 +187,7 @@ async fn watch(
         tokio::select! {
             () = signals.next() => {
                 if interrupted {
-                    std::process::exit(i32::from(Exit::Interrupted.code()));
+                    end_at_once("ended at once by a second signal: files named .part hold what was written until then");
                 }
                 interrupted = true;
                 stop.request();
@@ -227,16 +228,6 @@ fn facts(plan: &Arc<Plan>, spec: &RunSpec) -> Box<dyn Fn(u64) -> RequestFacts + 
         controlled_output: (prompt.response_words > 0)
             .then_some((prompt.response_words, prompt.controlled_output_strict)),
     })
-}
-
-/// What must not come back in a server's words.
-fn mask(spec: &RunSpec) -> Mask {
-    let target = &spec.target;
-    let key = target.api_key.iter().map(|key| key.reveal().to_owned());
-    // Of `Bearer KEY` the key alone must not come back either.
-    let values = target.headers.iter().map(|(_, value)| value.reveal());
-    let values = values.flat_map(|value| [Some(value), value.split_whitespace().last()]);
-    Mask::new(key.chain(values.flatten().map(str::to_owned)))
 }
 
 fn spawn<T: Send + 'static>(

@@ -18,28 +18,32 @@ use std::sync::Arc;
 use crate::client::limits::{OTHER_DESCRIPTORS, raise_descriptor_limit};
 use crate::client::{affinity, stamps};
 use crate::clock::{Clock, Rate, Timeline};
-use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::config::spec::{OutputSpec, ResolvedTarget, RunSpec};
 use crate::config::usage::UsageError;
 use crate::exit::Exit;
 use crate::plan::{Plan, describe};
 use crate::record::RunId;
-use crate::report::files::PartFile;
+use crate::report::files::{PartFile, trial};
 use crate::report::recorder::RunRecorder;
 use crate::run::cores::Cores;
 use crate::run::error::RunError;
 use crate::run::finish::Finish;
 use crate::run::measure::{Measurement, Signals};
 use crate::run::request::{renderer, template};
+use crate::run::target::Target;
 use crate::units::UnixNanos;
 
 /// Where runs go that name no directory.
 const RUNS_DIR: &str = "hammerscale-runs";
 
+const OUT: &str = "--out";
+const JSON_OUT: &str = "--json-out";
+
 /// Carries a run out from its specification to its documents.
 ///
 /// # Errors
 /// When it cannot be carried out at all; requests that fail are no error.
-pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
+pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     if spec.dry_run {
         return dry_run(&spec);
     }
@@ -57,23 +61,24 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     // What cannot be planned whatever the server says is refused before it is asked anything.
     Plan::new(&spec, &describe::unasked(&spec))?;
     target::check_sources(&spec.connection.source_ips)?;
-    let target = target::prepare(&mut spec, &cores.control)?;
-    let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
-    let template = template(&spec)?;
-    refuse_inside(spec.output.json_out.as_deref(), &dir_path)?;
-    // After everything that can be refused, so that a refusal leaves no directory behind.
-    let sink =
-        RunRecorder::open(&dir_path, spec.output.overwrite, run_id.clone()).map_err(RunError::Files)?;
-    let beside =
-        spec.output.json_out.as_deref().map(PartFile::beside).transpose().map_err(RunError::Files)?;
-    let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
-
+    check_outputs(&spec.output, &dir_path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
+    let mut signals = runtime
+        .block_on(async { Signals::catch() })
+        .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
+    let (spec, target) = runtime.block_on(ask_target(spec, cores.control.clone(), &mut signals))?;
+    let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
+    let template = template(&spec)?;
+    // After everything that can be refused, so that a refusal leaves no directory behind.
+    let sink = RunRecorder::open(&dir_path, spec.output.overwrite, run_id.clone());
+    let sink = sink.map_err(|source| RunError::Files { flag: OUT, source })?;
+    let beside = spec.output.json_out.as_deref().map(PartFile::beside).transpose();
+    let beside = beside.map_err(|source| RunError::Files { flag: JSON_OUT, source })?;
+    let keeper = if spec.instrument.kernel_stamps { stamps::switch_on() } else { None };
+
     let measured = runtime.block_on(async {
-        let mut signals =
-            Signals::catch().map_err(|source| RunError::System { what: "cannot catch signals", source })?;
         let second = clock.anchor();
         Measurement {
             spec: &spec,
@@ -110,6 +115,31 @@ pub fn execute(mut spec: RunSpec) -> Result<Exit, RunError> {
     Ok(exit)
 }
 
+/// Looks at the target; a signal meanwhile ends the process, because there is nothing to write yet.
+async fn ask_target(
+    mut spec: RunSpec,
+    sim_cores: Vec<usize>,
+    signals: &mut Signals,
+) -> Result<(RunSpec, Target), RunError> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let target = target::prepare(&mut spec, &sim_cores)?;
+        Ok((spec, target))
+    });
+    tokio::select! {
+        () = signals.next() => end_at_once("interrupted before the first request: nothing was measured or written"),
+        asked = asked => asked.map_err(|error| RunError::System {
+            what: "cannot look at the target",
+            source: std::io::Error::other(error),
+        })?,
+    }
+}
+
+/// Ends the process for a signal, with a word about what that means. A simulator ends with it.
+fn end_at_once(why: &str) -> ! {
+    let _ = writeln!(std::io::stderr(), "hammerscale: {why}");
+    std::process::exit(i32::from(Exit::Interrupted.code()))
+}
+
 /// Prints what would be sent.
 fn dry_run(spec: &RunSpec) -> Result<Exit, RunError> {
     let target: ResolvedTarget = describe::unasked(spec);
@@ -122,6 +152,14 @@ fn dry_run(spec: &RunSpec) -> Result<Exit, RunError> {
     Ok(Exit::Ok)
 }
 
+/// What cannot be written is refused before the target is asked anything.
+fn check_outputs(output: &OutputSpec, dir: &Path) -> Result<(), RunError> {
+    refuse_inside(output.json_out.as_deref(), dir)?;
+    trial::run_dir(dir, output.overwrite).map_err(|source| RunError::Files { flag: OUT, source })?;
+    let beside = output.json_out.as_deref().map(trial::beside).transpose();
+    beside.map(|_| ()).map_err(|source| RunError::Files { flag: JSON_OUT, source })
+}
+
 /// The second place of the artifact must not be one of the run's own files, or one that it will be renamed to.
 fn refuse_inside(json_out: Option<&Path>, dir: &Path) -> Result<(), UsageError> {
     let folder = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
@@ -130,7 +168,7 @@ fn refuse_inside(json_out: Option<&Path>, dir: &Path) -> Result<(), UsageError> 
     let Some(parent) = parent else { return Ok(()) };
     if folder(parent).is_some() && folder(parent) == folder(dir) {
         let reason = "lies in the run's own directory, where artifact.json is written anyway";
-        return Err(UsageError::bad("--json-out", reason));
+        return Err(UsageError::bad(JSON_OUT, reason));
     }
     Ok(())
 }

@@ -1,10 +1,16 @@
 //! The embedded simulator: a child process of the same binary, with its own descriptors, its own clock and no shared
 //! fate. It ends when its standard input does, so that no simulator outlives the run.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+
+use crate::exit::Exit;
+
+/// What a child that did not start may say about it: one line, and bounded because it is not this process that speaks.
+const MAX_COMPLAINT_BYTES: u64 = 4_096;
 
 /// The child could not be started, or said nothing that could be understood.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +21,9 @@ pub enum SimChildError {
     /// The process could not be made.
     #[error("the simulator cannot be started: {0}")]
     Spawn(std::io::Error),
+    /// It refused its settings; the reason is its own.
+    #[error("--sim cannot be used: {0}")]
+    Refused(String),
     /// It ended, or printed something else than its address.
     #[error("the simulator did not say where it listens{}", if .0.is_empty() { String::new() } else { format!(": {}", .0) })]
     NoAddress(String),
@@ -24,6 +33,8 @@ pub enum SimChildError {
 #[derive(Debug)]
 pub struct SimChild {
     child: Child,
+    /// Passes on what it says on stderr.
+    speaker: Option<JoinHandle<()>>,
     /// Its base URL, `http://127.0.0.1:PORT/v1`.
     pub base_url: String,
 }
@@ -45,22 +56,48 @@ impl SimChild {
         // A terminal sends Ctrl-C to the whole group: the run must end first and the simulator by it, or its death would
         // be told as the server's failures.
         command.process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(SimChildError::Spawn)?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             // A failed read leaves the line empty, which is reported below.
             let _ = BufReader::new(stdout).read_line(&mut line);
         }
+        let stderr = child.stderr.take();
         match line.trim().strip_prefix("listening ") {
-            Some(base_url) => Ok(Self { base_url: base_url.to_owned(), child }),
+            Some(base_url) => {
+                Ok(Self { base_url: base_url.to_owned(), child, speaker: stderr.and_then(pass_on) })
+            }
             None => {
                 let _ = child.kill();
-                let _ = child.wait();
-                Err(SimChildError::NoAddress(line.trim().to_owned()))
+                Err(refusal(child.wait().ok(), line.trim(), stderr))
             }
         }
     }
+}
+
+/// What a child that is still to be understood says goes where this process says it. Without a thread it is not told.
+fn pass_on(mut from: ChildStderr) -> Option<JoinHandle<()>> {
+    let speak = move || {
+        let _ = std::io::copy(&mut from, &mut std::io::stderr());
+    };
+    std::thread::Builder::new().name("sim stderr".to_owned()).spawn(speak).ok()
+}
+
+/// Why a child did not start. One that refused what it was given has said so, in one line that begins with the program's
+/// name.
+fn refusal(status: Option<ExitStatus>, line: &str, stderr: Option<ChildStderr>) -> SimChildError {
+    let mut said = Vec::new();
+    if let Some(stderr) = stderr {
+        let _ = stderr.take(MAX_COMPLAINT_BYTES).read_to_end(&mut said);
+    }
+    let said = String::from_utf8_lossy(&said);
+    let reason = said.lines().next().unwrap_or_default();
+    let reason = reason.strip_prefix("hammerscale: ").unwrap_or(reason);
+    if status.and_then(|status| status.code()) == Some(i32::from(Exit::Usage.code())) && !reason.is_empty() {
+        return SimChildError::Refused(reason.trim_start_matches("--").to_owned());
+    }
+    SimChildError::NoAddress(if line.is_empty() { reason } else { line }.to_owned())
 }
 
 impl Drop for SimChild {
@@ -68,5 +105,8 @@ impl Drop for SimChild {
         // Closing its standard input asks it to end and to write its ledger; waiting leaves no zombie.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
+        if let Some(speaker) = self.speaker.take() {
+            let _ = speaker.join();
+        }
     }
 }

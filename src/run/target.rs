@@ -1,12 +1,16 @@
 //! Who is measured: starts the simulator when it is the target, resolves the host, asks for the model.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use crate::client::probe::{self, Answer, ProbeError};
+use crate::client::probe::{self, Answer, Limits, PROBE_TIMEOUT, ProbeError};
 use crate::client::resolve;
 use crate::client::route::{self, Route};
+use crate::config::masking;
 use crate::config::sim_args::child_arguments;
-use crate::config::spec::{ResolvedTarget, RunSpec};
+use crate::config::spec::{ProgressMode, ResolvedTarget, RunSpec};
 use crate::config::url;
 use crate::config::usage::UsageError;
 use crate::plan::models::{self, ModelList};
@@ -15,6 +19,9 @@ use crate::run::sim_child::SimChild;
 
 /// Stands for the model in the documents of a run whose server could not be asked for it.
 const UNKNOWN_MODEL: &str = "unknown";
+
+/// A server that answers sooner needs no word about it.
+const SILENT: Duration = Duration::from_secs(1);
 
 const SOURCE_IP: &str = "--source-ip";
 
@@ -63,17 +70,19 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
         return Ok(target);
     }
     match (answer, spec.target.model.is_some()) {
-        (Some(Ok(answer)), named) => read_models(&answer, named, &mut target.resolved)?,
+        (Some(Ok(answer)), named) => read_models(spec, &answer, named, &mut target.resolved)?,
         // A server that does not answer this question may still serve; its length is then unknown.
         (_, true) => {}
         (Some(Err(ProbeError::Connect(error))), false) => {
-            target.resolved.unreachable = Some(format!("cannot reach {}: {error}", spec.target.base_url));
+            target.resolved.unreachable =
+                Some(format!("cannot reach {}: {error}", masking::shown(spec).target.base_url));
         }
-        (Some(Err(_)), false) => return Err(RunError::Usage(models::no_list())),
+        (Some(Err(error)), false) => return Err(no_list(spec, &came(&error)).into()),
         (None, false) => {
             target.resolved.unreachable = target.resolved.unresolved.clone();
             if target.resolved.unreachable.is_none() {
-                return Err(RunError::Usage(models::no_list()));
+                let reason = "this --endpoint-path does not tell where the server lists its models";
+                return Err(UsageError::missing("--model", reason).into());
             }
         }
     }
@@ -112,14 +121,59 @@ fn ask(spec: &RunSpec, routes: &[Route]) -> Option<Result<Answer, ProbeError>> {
     let host = url::host_header(&spec.target.host, spec.target.port);
     let fields = spec.target.fields();
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.reveal())).collect();
-    Some(probe::get(routes, &host, path, &fields))
+    let limits = Limits {
+        total: PROBE_TIMEOUT.min(spec.connection.timeout),
+        connect: PROBE_TIMEOUT.min(spec.connection.connect_timeout),
+        idle: PROBE_TIMEOUT.min(spec.connection.idle_timeout),
+    };
+    let shown = !spec.output.quiet && spec.output.progress != ProgressMode::None;
+    Some(std::thread::scope(|scope| {
+        let (answered, waiting) = mpsc::channel::<()>();
+        // Without a thread the wait is silent, and nothing else is different.
+        let _ = std::thread::Builder::new().name("patience".to_owned()).spawn_scoped(scope, move || {
+            if shown && waiting.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
+                let line = format!("hammerscale: asking {} for its models", models_url(spec));
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+        });
+        let answer = probe::get(routes, &host, path, &fields, limits);
+        drop(answered);
+        answer
+    }))
 }
 
-fn read_models(answer: &Answer, named: bool, resolved: &mut ResolvedTarget) -> Result<(), UsageError> {
+/// Where the target's models are asked for, as it may be shown.
+fn models_url(spec: &RunSpec) -> String {
+    let target = masking::shown(spec).target;
+    let host = url::host_header(&target.host, target.port);
+    format!("http://{host}{}", target.models_path.unwrap_or_default())
+}
+
+fn no_list(spec: &RunSpec, came: &str) -> UsageError {
+    models::no_list(&models_url(spec), came)
+}
+
+/// What came instead of an answer.
+fn came(error: &ProbeError) -> String {
+    match error {
+        ProbeError::Late => error.to_string(),
+        ProbeError::Connect(_) | ProbeError::Io(_) => format!("a connection that broke ({error})"),
+        ProbeError::Request(_) | ProbeError::Http(_) => format!("no HTTP answer ({error})"),
+        ProbeError::TooLarge => "an answer longer than any list".to_owned(),
+    }
+}
+
+fn read_models(
+    spec: &RunSpec,
+    answer: &Answer,
+    named: bool,
+    resolved: &mut ResolvedTarget,
+) -> Result<(), UsageError> {
     let list = if answer.status == 200 { ModelList::parse(&answer.body) } else { None };
     match list {
         None if named => Ok(()),
-        None => Err(models::no_list()),
+        None if answer.status != 200 => Err(no_list(spec, &format!("status {}", answer.status))),
+        None => Err(no_list(spec, "an answer that is no JSON list of models")),
         Some(list) => {
             if !named {
                 list.only_model()?.clone_into(&mut resolved.model);

@@ -67,7 +67,7 @@ pub enum SimError {
         source: io::Error,
     },
     /// The cores cannot be used.
-    #[error("--cores: {0}")]
+    #[error("--cores names one that this process may not use: {0}")]
     Cores(Errno),
     /// Standard input is a file, whose end is no sign of life.
     #[error("--exit-with-stdin needs a pipe or a terminal as standard input")]

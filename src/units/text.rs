@@ -56,7 +56,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, QuantityError> {
         let (unit, after) = after.split_at(end);
         let unit_ns = match unit {
             "" if after.is_empty() && previous == u64::MAX => NS_PER_SECOND,
-            _ => duration_unit(unit).ok_or(QuantityError::UnknownUnit(DURATION_UNITS))?,
+            _ => duration_unit(unit).ok_or_else(|| not_a_unit(unit, DURATION_UNITS))?,
         };
         if unit_ns >= previous {
             return Err(QuantityError::UnitOrder);
@@ -136,7 +136,7 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, QuantityError> {
     let (number, unit) = Decimal::take(not_empty(text)?)?;
     let factor = match unit {
         "" => 1,
-        _ => named(&SIZES, unit).ok_or(QuantityError::UnknownUnit("B, kB, MB, GB, KiB, MiB, GiB"))?,
+        _ => named(&SIZES, unit).ok_or_else(|| not_a_unit(unit, "B, kB, MB, GB, KiB, MiB, GiB"))?,
     };
     number.times(factor, " of bytes").map(Bytes)
 }
@@ -157,7 +157,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let (number, unit) = Decimal::take(not_empty(text)?)?;
     let factor = match unit {
         "" => 1,
-        _ => named(&COUNTS, unit).ok_or(QuantityError::UnknownUnit("k, M, G"))?,
+        _ => named(&COUNTS, unit).ok_or_else(|| not_a_unit(unit, "k, M, G"))?,
     };
     number.times(factor, "")
 }
@@ -182,7 +182,7 @@ pub fn parse_rate(text: &str) -> Result<PerSecond, QuantityError> {
         "" => "",
         "k" => "e3",
         "M" => "e6",
-        _ => return Err(QuantityError::UnknownUnit("k, M, /s")),
+        _ => return Err(not_a_unit(unit, "k, M, /s")),
     };
     // The exponent is applied before the one rounding, so that 1.1k is the double nearest to 1100.
     let digits = number.strip_suffix(unit).unwrap_or(number);
@@ -231,6 +231,15 @@ fn duration_unit(name: &str) -> Option<u64> {
         "h" => NS_PER_HOUR,
         _ => return None,
     })
+}
+
+/// An exponent looks like a unit: `1e99s` is no number that is read here.
+fn not_a_unit(unit: &str, units: &'static str) -> QuantityError {
+    let exponent = unit.strip_prefix(['e', 'E']).is_some_and(|rest| {
+        let digits = rest.trim_start_matches(['+', '-']);
+        digits.is_empty() || digits.starts_with(|c: char| c.is_ascii_digit())
+    });
+    if exponent { QuantityError::NotANumber } else { QuantityError::UnknownUnit(units) }
 }
 
 fn not_empty(text: &str) -> Result<&str, QuantityError> {
@@ -348,7 +357,10 @@ mod tests {
             ("1 s", UnknownUnit(DURATION_UNITS)),
             ("1d", UnknownUnit(DURATION_UNITS)),
             ("1S", UnknownUnit(DURATION_UNITS)),
-            ("1e3", UnknownUnit(DURATION_UNITS)),
+            ("1e3", NotANumber),
+            ("1e99s", NotANumber),
+            ("1E-3s", NotANumber),
+            ("1es", UnknownUnit(DURATION_UNITS)),
             ("1s30", UnknownUnit(DURATION_UNITS)),
             ("10m1h", UnitOrder),
             ("1s1s", UnitOrder),
@@ -419,6 +431,9 @@ mod tests {
         assert_eq!(parse_count("1.5M"), Ok(1_500_000));
         assert_eq!(parse_count("1.0005k"), Err(QuantityError::NotWhole("")));
         assert!(matches!(parse_count("10K"), Err(QuantityError::UnknownUnit(_))));
+        assert_eq!(parse_count("1e3"), Err(QuantityError::NotANumber));
+        assert_eq!(parse_bytes("1e3B"), Err(QuantityError::NotANumber));
+        assert_eq!(parse_rate("1e3"), Err(QuantityError::NotANumber));
         assert_eq!(parse_count("-1"), Err(QuantityError::Negative));
         assert_eq!(format_count(8_192), "8192");
         assert_eq!(format_count(10_000), "10k");

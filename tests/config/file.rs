@@ -164,11 +164,14 @@ fn the_command_line_wins() {
 #[test]
 fn mistakes_in_the_file_have_their_line() {
     for (toml, want) in [
-        ("\n\nrequsts = 5", "bench.toml line 3: there is no setting \"requsts\""),
-        ("max-tokens = 5", "bench.toml line 1: there is no setting \"max-tokens\""),
+        ("\n\nrequsts = 5", "bench.toml line 3: there is no setting \"requsts\" (there is requests)"),
+        ("max-tokens = 5", "bench.toml line 1: there is no setting \"max-tokens\" (there is max_tokens)"),
+        ("request = 5", "bench.toml line 1: there is no setting \"request\" (there is requests)"),
+        ("seed = 1\nrequests =\nmodel = \"m\"", "bench.toml line 2: requests has no value"),
+        ("requests = # how many", "bench.toml line 1: requests has no value"),
         ("config = \"x\"", "bench.toml line 1: there is no setting \"config\""),
         ("help = true", "bench.toml line 1: there is no setting \"help\""),
-        ("api_key = \"x\"", "bench.toml line 1: there is no setting \"api_key\""),
+        ("api_key = \"x\"", "bench.toml line 1: there is no setting \"api_key\" (there is api_key_env)"),
         ("requests = true", "bench.toml line 1: requests must be a number, or a text with a unit"),
         ("requests = [5]", "bench.toml line 1: requests must be a number, or a text with a unit"),
         ("requests = 1979-05-27", "bench.toml line 1: requests must be a number, or a text with a unit"),

@@ -5,6 +5,7 @@
 mod every_flag;
 mod file;
 mod mistakes;
+mod refused;
 mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,6 +29,15 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--sim=ttft=1ms;itl"], "--sim cannot be read: 'itl' is not KEY=VALUE"),
     (&["--sim=ttft=1ms;ttft=2ms"], "--sim cannot be read: 'ttft' is given twice"),
     (&["--sim=ttft=soon"], "--sim cannot be read: ttft: 'soon': 'soon' is not a duration such as 20ms"),
+    (
+        &["--sim", "default"],
+        "there is an argument that belongs to no flag; a profile is joined to its flag: --sim=default",
+    ),
+    (
+        &["--sim=nope=1"],
+        "--sim cannot be read: there is no setting 'nope' (there are cores, itl, ledger, max-in-flight, profile, \
+         reasoning-tokens, seed, tokens, tokens-per-chunk, ttft)",
+    ),
     (&["--sim=listen=127.0.0.1:1"], "--sim cannot set listen: the run decides it"),
     (&["--endpoint=template"], "--endpoint template is not built in yet; use the endpoint that is nearest"),
     (
@@ -95,6 +104,10 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (
         &["--body=/no/such", "--endpoint=http", "--method=PUT"],
         "--body cannot be read: No such file or directory (os error 2)",
+    ),
+    (
+        &["--body=src", "--endpoint=http", "--method=PUT"],
+        "--body cannot be read: it is a directory and no regular file",
     ),
     (
         &["--body=/dev/zero", "--endpoint=http", "--method=PUT"],
@@ -181,6 +194,7 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         &["--api-key-file=/no/such/file"],
         "--api-key-file cannot be read: No such file or directory (os error 2)",
     ),
+    (&["--api-key-file=src"], "--api-key-file cannot be read: it is a directory and no regular file"),
     (&["--api-key-file=/dev/null"], "--api-key-file holds a blank key"),
     (&["--header=X"], "--header must have a colon after its name"),
     (&["--header=: x"], "--header has a name that no header field can have"),
@@ -231,6 +245,8 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--timeout=-1s"], "--timeout \"-1s\" must not be negative"),
     (&["--timeout=soon"], "--timeout \"soon\" is not a number (like 2, 0.5 or 12.5)"),
     (&["--timeout=1d"], "--timeout \"1d\" has no unit that is known here (ns, us, ms, s, m, h)"),
+    (&["--timeout=1e99s"], "--timeout \"1e99s\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--requests=1e3"], "--requests \"1e3\" is not a number (like 2, 0.5 or 12.5)"),
     (&["--timeout=0.1ns"], "--timeout \"0.1ns\" is not a whole number of nanoseconds"),
     (&["--timeout-seconds=0"], "--timeout must be more than 0s and at most 168h"),
     (&["--idle-timeout=0"], "--idle-timeout must be more than 0s and at most 168h"),
@@ -361,6 +377,10 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         "--source-ip \"10.0.0.1,::ffff:10.0.0.1\" names 10.0.0.1 twice",
     ),
     (&["--source-ip=0.0.0.0"], "--source-ip \"0.0.0.0\" names 0.0.0.0, from which nothing can connect"),
+    (
+        &["--source-ip=255.255.255.255"],
+        "--source-ip \"255.255.255.255\" names 255.255.255.255, from which nothing can connect",
+    ),
     (&["--source-ip=ff02::1"], "--source-ip \"ff02::1\" names ff02::1, from which nothing can connect"),
     (&["--strict-instrument=1"], "--strict-instrument takes no value"),
     (&["--out="], "the value of --out is missing: the flag takes one"),
@@ -402,6 +422,7 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         "--label must have a key of at most 64 letters, digits, dots, underscores and hyphens",
     ),
     (&["--label=a=1", "--label=a=2"], "--label sets a twice"),
+    (&["--config=src"], "src: it is a directory and no regular file"),
     (&["--config=/no/such.toml"], "/no/such.toml: No such file or directory (os error 2)"),
     (&["--no-such-flag=SECRET"], "there is no flag --no-such-flag"),
     (&["--request=5"], "there is no flag --request (there is --requests)"),

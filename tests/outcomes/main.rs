@@ -19,6 +19,7 @@ mod connections;
 mod counts;
 mod deadlines;
 mod endings;
+mod models;
 mod requests;
 mod run;
 mod secrets;

@@ -99,8 +99,9 @@ fn launch(
     let file = |name: &str| File::create(dir.path().join(name)).unwrap();
     let length: &[&str] = if flags.contains(&"--max-model-len") { &[] } else { &["--max-model-len", "8192"] };
     // Plain requests name no model, and have no prompt that could be too long for one.
-    let model: &[&str] = if flags.contains(&"http") { &[] } else { &["--model", "m"] };
-    let length = if model.is_empty() { model } else { length };
+    let plain = flags.contains(&"http");
+    let model: &[&str] = if plain || flags.contains(&"--model") { &[] } else { &["--model", "m"] };
+    let length = if plain { &[] } else { length };
     let child = command
         .args(["run", "--base-url", base_url])
         .args(model)

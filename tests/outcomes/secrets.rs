@@ -56,6 +56,60 @@ fn a_good_run_shows_no_secret() {
     assert_silent(&run);
 }
 
+/// The key stands wherever a user can put it a second time.
+#[test]
+fn a_key_that_was_typed_in_other_places_too_is_shown_in_none_of_them() {
+    let server = Server::start(|peer: &mut Peer, _: &Request| {
+        peer.say(crate::answers::good());
+        Then::Close
+    });
+    let extra = format!("{{\"user\":\"{KEY}\",\"metadata\":{{\"{KEY}\":[\"of {KEY}\"]}}}}");
+    let label = format!("{KEY}={KEY}");
+    let (base, dir) = (format!("{}/{KEY}", server.base_url().trim_end_matches("/v1")), format!("out-{KEY}"));
+    let typed = ["--extra-body", &extra, "--label", &label, "--model", KEY, "--engine", KEY, "--gpu", KEY];
+    let typed: Vec<&str> = typed.into_iter().chain(["--tier", KEY, "--manifest", KEY]).collect();
+    let run = start(
+        &base,
+        2,
+        1,
+        &[&typed[..], &["--header", &format!("X-{KEY}: 1")]].concat(),
+        &[("OPENAI_API_KEY", KEY)],
+    );
+    let run = run.wait();
+    run.all_ok(2);
+    assert!(run.files().iter().any(|file| file.ends_with("artifact.json")));
+    assert_eq!(run.document["spec"]["labels"]["labels"]["[masked]"], "[masked]");
+    assert_eq!(run.document["spec"]["body"]["extra_body"]["user"], "[masked]");
+    assert_eq!(run.document["target"]["model"], "[masked]");
+    assert_silent(&run);
+    assert!(server.requests().iter().all(|request| request.head.contains(KEY)));
+    let plain = ["--endpoint", "http", "--header", &format!("Authorization: Bearer {KEY}")];
+    let run = start(&base, 2, 1, &plain, &[]).wait();
+    run.all_ok(2);
+    assert_silent(&run);
+    for format in ["text", "json"] {
+        let shown = std::process::Command::new(env!("CARGO_BIN_EXE_hammerscale"))
+            .args(["run", "--dry-run", "--base-url", &base, "--out", &dir, "--format", format])
+            .args(&typed)
+            .env("OPENAI_API_KEY", KEY)
+            .output()
+            .unwrap();
+        let text = String::from_utf8([shown.stdout, shown.stderr].concat()).unwrap();
+        assert!(text.contains("[masked]") && !text.contains(KEY), "{text}");
+    }
+}
+
+#[test]
+fn credentials_of_others_in_a_redirect_are_masked() {
+    let run =
+        run_with_secrets(|_| plain("307 Go", "Location: http://me:hunter2@h/x?api_key=abcdefgh&v=2\r\n", ""));
+    assert_eq!(run.outcomes(), ["redirect"; 2]);
+    assert_eq!(run.rows[0]["error"]["location"], "http://***@h/x?api_key=***&v=2");
+    for secret in ["hunter2", "abcdefgh"] {
+        assert!(leaks(&run, secret).is_empty());
+    }
+}
+
 #[test]
 fn an_error_body_that_repeats_the_key_does_not_bring_it_into_the_documents() {
     let run = run_with_secrets(|said| {

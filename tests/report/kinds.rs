@@ -79,6 +79,11 @@ fn what_was_cut_to_fit_is_not_called_what_was_asked_for() {
     run.rows.iter_mut().for_each(|row| row.planned_context_tokens = Some(896));
     let text = shown(&run);
     assert!(text.contains("prompts of 896 tokens: 4,000 do not fit"), "{text}");
+    // Nobody counted them: the model's length, 32,768, less 64 of output and 256 of margin.
+    run.spec.prompt.ctx_tokens = Some(40_000);
+    run.rows.iter_mut().for_each(|row| row.usage.prompt_tokens = None);
+    let text = shown(&run);
+    assert!(text.contains("prompts of 32,448 tokens: 40,000 do not fit"), "{text}");
 }
 
 #[test]

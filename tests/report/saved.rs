@@ -94,9 +94,13 @@ fn what_is_no_run_is_named() {
     let error = SavedRun::open(tmp.path()).unwrap_err();
     assert!(matches!(&error, SavedError::Document { .. }), "{error}");
     fs::remove_file(tmp.path().join("run.json")).unwrap();
-    write("events.bin", "HSEVENTS");
+    write("events.bin", "HSEVENT5");
     let error = SavedRun::open(tmp.path()).unwrap().summary().unwrap_err();
     assert!(matches!(&error, SavedError::Events { .. }), "{error}");
+    write("events.bin", "HSEVENTS");
+    let mut begun = SavedRun::open(tmp.path()).unwrap();
+    begun.summary().unwrap();
+    assert!(begun.missing.contains(&"events.bin ends early, at byte 8".to_owned()), "{:?}", begun.missing);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 18] = [
+    let table: [(Code, Change, &str); 19] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -55,6 +55,14 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::PromptLength,
             |run| run.rows.iter_mut().for_each(|r| r.usage.prompt_tokens = Some(500)),
             "100,000 prompt tokens where 102,400 were asked for (97.7%)",
+        ),
+        (
+            Code::ContextCapped,
+            |run| {
+                run.spec.prompt.ctx_tokens = Some(40_000);
+            },
+            "40,000 tokens were asked for and the model takes 32,768, output and margin included: prompts of 32,448 \
+             tokens",
         ),
         (
             Code::CachedShare,

@@ -39,6 +39,30 @@ fn what_cannot_work_is_one_sentence_and_exit_code_2() {
 }
 
 #[test]
+fn a_file_that_is_no_ledger_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for text in ["{\"schema\": \"hammerscale.run/1.1\"}", "HS", "HSLEDGEr and more"] {
+        std::fs::write(at("run.json"), text).unwrap();
+        let output = run(&["--ledger", at("run.json").to_str().unwrap()]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("--ledger") && stderr.contains("no ledger"), "{stderr}");
+        assert_eq!(std::fs::read_to_string(at("run.json")).unwrap(), text);
+    }
+    // An empty file and a ledger are replaced. The end of standard input is the simulator's.
+    let ledger = at("ledger").display().to_string();
+    std::fs::write(&ledger, "").unwrap();
+    for seed in ["7", "8"] {
+        let serve = ["--exit-with-stdin", "--seed", seed, "--ledger", &ledger];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
+        let output = command.arg("sim").args(serve).stdin(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(hammerscale::sim::ledger::read(&at("ledger")).unwrap().header.seed.to_string(), seed);
+    }
+}
+
+#[test]
 fn it_listens_where_it_is_told() {
     let sim = Sim::start(&["--listen=127.0.0.1:0"]);
     assert!(sim.address.ip().is_loopback() && sim.address.port() > 0);

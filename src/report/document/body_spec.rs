@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::spec::text;
-use crate::config::masking;
 use crate::config::spec::{BodySpec, Endpoint, PlainSpec, ThinkingMode};
 use crate::report::ordered::OrderedMap;
 
@@ -96,7 +95,8 @@ impl BodySpecDoc {
             ignore_eos: *ignore_eos,
             extra_body: extra
                 .iter()
-                .map(|(name, value)| (name.clone(), masking::member(name, value)))
+                // It was JSON when the run was resolved.
+                .map(|(name, value)| (name.clone(), serde_json::from_str(value).unwrap_or_default()))
                 .collect(),
         }
     }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::SpecDoc;
 use super::{Loop, PlanFacts};
+use crate::config::masking;
 use crate::config::spec::ResolvedTarget;
+use crate::record::mask::Mask;
 use crate::report::host::{Host, Tool};
 
 /// The program.
@@ -105,20 +107,22 @@ impl HostDoc {
 }
 
 impl TargetDoc {
-    /// The server of a run.
+    /// The server of a run, without the run's own secrets.
     #[must_use]
-    pub fn of(spec: &SpecDoc, resolved: &ResolvedTarget) -> Self {
+    pub fn of(spec: &SpecDoc, resolved: &ResolvedTarget, secrets: &Mask) -> Self {
+        let shown = |text: &String| masking::masked(text.clone(), secrets);
         let mut doc = Self {
             base_url: String::new(),
             endpoint: String::new(),
-            model: spec.prompt.as_ref().map(|_| resolved.model.clone()),
+            // The server may have chosen the name.
+            model: spec.prompt.as_ref().map(|_| shown(&resolved.model)),
             max_model_len: resolved.max_model_len,
             engine: None,
             gpu: None,
             resolved_addresses: resolved.addresses.iter().map(ToString::to_string).collect(),
             tls: false,
             simulated: false,
-            unreachable: resolved.unreachable.clone(),
+            unreachable: resolved.unreachable.as_ref().map(shown),
         };
         doc.take_spec(spec);
         doc

@@ -1,5 +1,5 @@
-//! The echo of the resolved run, without secrets: a key is only said to be there, header fields only by name, and
-//! values whose names look like credentials are masked.
+//! The echo of the resolved run, without secrets: a key is only said to be there, header fields only by name, and what
+//! is masked is decided in [`masking`].
 //!
 //! Every struct of the spec is taken apart field by field, so that a new field does not compile before it is echoed.
 
@@ -175,7 +175,8 @@ impl SpecDoc {
     /// The echo of a resolved run.
     #[must_use]
     pub fn of(spec: &RunSpec) -> Self {
-        let RunSpec { target, load, prompt, body, connection, instrument, output, labels, dry_run: _ } = spec;
+        let RunSpec { target, load, prompt, body, connection, instrument, output, labels, dry_run: _ } =
+            &masking::shown(spec);
         Self {
             target: TargetSpecDoc::of(target),
             load: LoadSpecDoc::of(load),
@@ -210,8 +211,8 @@ impl TargetSpecDoc {
         Self {
             endpoint: endpoint.name().to_owned(),
             base_url: base_url.clone(),
-            path: masking::path(path),
-            models_path: models_path.as_deref().map(masking::path),
+            path: path.clone(),
+            models_path: models_path.clone(),
             sim: sim.as_ref().map(|sim| sim.settings.iter().cloned().collect()),
             model: model.clone(),
             api_key: api_key.is_some(),

@@ -2,6 +2,7 @@
 
 use super::layout::{Piece, Style, WIDTH, clean, shorten, width, wrap_pieces};
 use super::{INDENT, MARGIN};
+use crate::config::spec::prompt_room;
 use crate::report::document::RunDocument;
 use crate::units::display;
 
@@ -66,8 +67,13 @@ fn sent(document: &RunDocument) -> Vec<String> {
 
 /// What a prompt was cut to because the model's length left no more; `None` where all was sent that was asked for.
 fn fitted(document: &RunDocument, asked: u64) -> Option<u64> {
-    let sums = document.tokens.prompt.as_ref()?;
-    sums.requested.checked_div(sums.requests).filter(|sent| *sent < asked)
+    let sent = document.tokens.prompt.as_ref().and_then(|sums| sums.requested.checked_div(sums.requests));
+    // Where no server counted prompts, the rule by which they were cut.
+    let room = || {
+        let prompt = document.spec.prompt.as_ref()?;
+        prompt_room(document.target.max_model_len?, prompt.max_tokens.unwrap_or(0), prompt.margin)
+    };
+    sent.or_else(room).filter(|sent| *sent < asked)
 }
 
 /// Scheme and authority: the endpoint's path begins after them.

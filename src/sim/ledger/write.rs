@@ -6,7 +6,7 @@
 //! sends late is in the ledger as late. Nothing is ever dropped.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::codec::{self, EVENT_BYTES, MAX_RECORD_BYTES};
-use super::{EventSent, Header, Record, Totals};
+use super::{EventSent, Header, MAGIC, Record, Totals};
 
 /// Bytes of a block: about 680 events. One write of this size takes some 10 µs, which is the longest the writer can
 /// hold up a sender on the same core; a quarter would double the number of wake-ups for no shorter tail.
@@ -105,11 +105,13 @@ impl Book {
 }
 
 impl LedgerWriter {
-    /// Creates the file (an existing one is replaced) and starts the thread that writes it, on the cores of the caller.
+    /// Creates the file (an existing ledger is replaced) and starts the thread that writes it, on the cores of the
+    /// caller.
     ///
     /// # Errors
-    /// When the file cannot be created or written, or the thread not be started.
+    /// When the file is there and no ledger, cannot be created or written, or the thread not be started.
     pub(crate) fn create(path: &Path, header: &Header) -> io::Result<Self> {
+        refuse_other_file(path)?;
         let mut file = File::create(path)?;
         let mut block = Vec::with_capacity(BLOCK_BYTES);
         codec::put_header(header, &mut block);
@@ -139,6 +141,24 @@ impl LedgerWriter {
         if self.full.send(block).is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+/// A mistyped name must not cost somebody's results. An empty file holds none, and what is no regular file (a device)
+/// keeps none.
+fn refuse_other_file(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() > 0 => {}
+        _ => return Ok(()),
+    }
+    let mut start = [0; MAGIC.len()];
+    match File::open(path)?.read_exact(&mut start) {
+        Ok(()) if start == MAGIC => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file that is no ledger, and it is kept",
+        )),
     }
 }
 

@@ -1,9 +1,16 @@
-//! Keeps secrets out of what a server says: a peer may send our own key back in an error, and errors are stored.
+//! Keeps secrets out of what is written down: a peer may send our own key back in an error, and errors are stored; a user
+//! may have typed the key in a second place, and what was typed is echoed.
 
 use crate::record::ErrorDetail;
 
 /// What stands in a secret's place.
 const MASK: &str = "[masked]";
+
+/// What stands in the place of a value that is a credential by its name.
+pub const NAMED_MASK: &str = "***";
+
+/// Parts of parameter names whose values are credentials on some gateway (`api-key`, `access_token`, `sig`, …).
+const CREDENTIAL_WORDS: [&str; 8] = ["key", "token", "secret", "sig", "pass", "auth", "cred", "code"];
 
 /// Shorter values are left alone: a header value such as `prod` is a word of ordinary messages, and a secret of five
 /// characters is none.
@@ -27,8 +34,11 @@ impl Mask {
         Self { secrets }
     }
 
-    /// Masks every secret in every text of a detail.
+    /// Masks every secret in every text of a detail, and the credentials of others in the place a redirect points to.
     pub fn apply(&self, detail: &mut ErrorDetail) {
+        if let Some(location) = &mut detail.location {
+            *location = link(location);
+        }
         self.text(&mut detail.message);
         let optional =
             [&mut detail.code, &mut detail.error_type, &mut detail.retry_after, &mut detail.location];
@@ -64,6 +74,45 @@ impl Mask {
         text.truncate(end);
         text.push_str(MASK);
     }
+}
+
+/// A path whose query shows no credentials.
+#[must_use]
+pub fn query(path: &str) -> String {
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    format!("{path}?{}", pairs(query))
+}
+
+/// A link (RFC 3986) that shows no user name, no password, and no credentials in its query and its fragment, where some
+/// servers put tokens.
+fn link(link: &str) -> String {
+    let (rest, fragment) =
+        link.split_once('#').map_or((link, None), |(rest, fragment)| (rest, Some(fragment)));
+    let mut shown = query(rest);
+    let authority = shown.find("//").map(|at| at + 2);
+    if let Some((start, after)) = authority.and_then(|start| Some((start, shown.get(start..)?))) {
+        let end = after.find(['/', '?']).unwrap_or(after.len());
+        if let Some(at) = after.get(..end).and_then(|authority| authority.rfind('@')) {
+            shown.replace_range(start..start + at, NAMED_MASK);
+        }
+    }
+    fragment.map_or(shown.clone(), |fragment| format!("{shown}#{}", pairs(fragment)))
+}
+
+/// `name=value` pairs without the values of credentials.
+fn pairs(query: &str) -> String {
+    let mask = |pair: &str| match pair.split_once('=') {
+        Some((name, value)) if !value.is_empty() && is_credential(name) => format!("{name}={NAMED_MASK}"),
+        _ => pair.to_owned(),
+    };
+    query.split('&').map(mask).collect::<Vec<_>>().join("&")
+}
+
+/// Whether values of this name are credentials.
+#[must_use]
+pub fn is_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// How a server may write a value: as it is, in a JSON string (RFC 8259 section 7) with and without an escaped solidus,
@@ -127,7 +176,7 @@ mod tests {
             message: "no such key: sk-12345678 in prod".to_owned(),
             code: Some("sk-12345678".to_owned()),
             error_type: Some("auth".to_owned()),
-            location: Some("/login?key=sk-12345678".to_owned()),
+            location: Some("/login?as=sk-12345678".to_owned()),
             retry_after: Some("sk-12345678".to_owned()),
             body_start: b"{\"authorization\":\"Bearer sk-12345678\",\"x\":\"\xff\"}".to_vec(),
             offset: Some(3),
@@ -170,6 +219,39 @@ mod tests {
             let mut text = text.to_owned();
             mask.text(&mut text);
             assert_eq!(text, masked);
+        }
+    }
+
+    #[test]
+    fn a_query_shows_no_credentials() {
+        for (path, shown) in [
+            ("/v1/chat/completions", "/v1/chat/completions"),
+            ("/chat?api-version=2024-10-21", "/chat?api-version=2024-10-21"),
+            ("/chat?api-version=1&API-Key=abc&x", "/chat?api-version=1&API-Key=***&x"),
+            ("/chat?access_token=abc", "/chat?access_token=***"),
+            ("/chat?key=", "/chat?key="),
+            ("/chat?sig=a%3D=b&v=2", "/chat?sig=***&v=2"),
+        ] {
+            assert_eq!(query(path), shown);
+        }
+    }
+
+    #[test]
+    fn a_link_shows_no_credentials_wherever_it_has_them() {
+        for (whole, shown) in [
+            ("/v1/chat/completions/", "/v1/chat/completions/"),
+            ("https://h/a@b?x=c@d", "https://h/a@b?x=c@d"),
+            ("https://user:pass@h/x?api_key=a&v=2", "https://***@h/x?api_key=***&v=2"),
+            ("//user@h", "//***@h"),
+            ("http://u:p@q@h?n=1", "http://***@h?n=1"),
+            ("http://h#access_token=abc&state=1", "http://h#access_token=***&state=1"),
+            ("http://u:p@h#x", "http://***@h#x"),
+            ("", ""),
+        ] {
+            assert_eq!(link(whole), shown);
+            let mut detail = ErrorDetail { location: Some(whole.to_owned()), ..ErrorDetail::default() };
+            Mask::default().apply(&mut detail);
+            assert_eq!(detail.location.as_deref(), Some(shown));
         }
     }
 
