@@ -4,14 +4,13 @@
 //! Every refusal is one sentence that starts with the flag. Does not listen, pin or serve (see `sim`).
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
 
+use crate::config::input;
 use crate::config::spec::SimSpec;
 use crate::sim::{CountDistribution, DurationDistribution, Shape, SimOptions};
 use crate::units::text::parse_duration;
@@ -335,12 +334,11 @@ fn parse_shape(text: &str, number: Number) -> Result<Shape, String> {
 }
 
 fn read_trace(path: &str, number: Number) -> Result<Vec<f64>, String> {
-    let mut text = String::new();
-    let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
-    file.take(MAX_TRACE_BYTES + 1).read_to_string(&mut text).map_err(|e| format!("{path}: {e}"))?;
-    if u64::try_from(text.len()).is_ok_and(|len| len > MAX_TRACE_BYTES) {
+    let bytes = input::read(Path::new(path), MAX_TRACE_BYTES + 1).map_err(|e| format!("{path}: {e}"))?;
+    if bytes.len() as u64 > MAX_TRACE_BYTES {
         return Err(format!("{path}: the file is longer than {MAX_TRACE_BYTES} bytes"));
     }
+    let text = String::from_utf8(bytes).map_err(|_| format!("{path}: not UTF-8 text"))?;
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
     let values = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     values.map(|(i, line)| number(line).map_err(|e| format!("{path} line {i}: {e}"))).collect()
@@ -456,6 +454,7 @@ mod tests {
             "{message}"
         );
         assert!(refusal(&["--ttft=trace:/nowhere/at/all"]).starts_with("--ttft: "));
+        assert!(refusal(&["--ttft=trace:src"]).contains("it is a directory"));
         let empty = tempfile::NamedTempFile::new().unwrap();
         assert!(refusal(&[&format!("--ttft=trace:{}", empty.path().display())]).contains("no value"));
     }

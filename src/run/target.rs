@@ -46,7 +46,9 @@ pub fn prepare(spec: &mut RunSpec, sim_cores: &[usize]) -> Result<Target, RunErr
             check_families(sources, &addresses)?;
             (resolve::answering(&route::routes(sources, &addresses)), None)
         }
-        Err(error) => (Vec::new(), Some(format!("cannot resolve {}: {error}", spec.target.host))),
+        Err(error) => {
+            (Vec::new(), Some(format!("cannot resolve {}: {error}", masking::shown(spec).target.host)))
+        }
     };
     let plain = !spec.target.endpoint.takes_prompts();
     let known = plain || (spec.target.model.is_some() && spec.prompt.max_model_len.is_some());

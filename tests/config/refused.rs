@@ -112,6 +112,11 @@ fn a_pipe_is_not_waited_for() {
     let base = "--base-url=http://127.0.0.1:9/v1";
     assert_refused(tmp.path(), &[base, "--config=pipe"], "pipe: it is a pipe");
     assert_refused(tmp.path(), &[base, "--api-key-file=pipe"], "--api-key-file cannot be read: it is a pipe");
+    assert_refused(
+        tmp.path(),
+        &["--sim=ttft=trace:pipe"],
+        "--sim cannot be read: ttft: 'trace:pipe': pipe: it is a pipe",
+    );
     let body = [base, "--endpoint=http", "--method=PUT", "--body=pipe"];
     assert_refused(tmp.path(), &body, "--body cannot be read: it is a pipe");
 }
