@@ -28,8 +28,14 @@ pub fn run(args: &InspectArgs) -> Exit {
         CapturedForm::Completions => Form::Answer(Dialect::Completions),
         CapturedForm::Responses => Form::Answer(Dialect::Responses),
         CapturedForm::Messages => Form::Answer(Dialect::Messages),
+        CapturedForm::Embeddings => Form::Answer(Dialect::Embeddings),
     };
-    let capture = Capture { bytes: &bytes, cut: args.cut, method: args.method, closed: args.eof };
+    if args.no_stream && matches!(form, Form::Sse | Form::Http) {
+        return fail(&"--no-stream is about the answer of an endpoint, such as --as chat", Exit::Usage);
+    }
+    // Embeddings are never streamed.
+    let streamed = !args.no_stream && form != Form::Answer(Dialect::Embeddings);
+    let capture = Capture { bytes: &bytes, cut: args.cut, method: args.method, closed: args.eof, streamed };
     let reader = if args.json { Reader::Program } else { Reader::Person };
     match capture.print(form, BufWriter::new(io::stdout().lock()), reader) {
         // The reader of a pipe has seen enough.
