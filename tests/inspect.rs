@@ -341,11 +341,78 @@ fn a_listing_shows_every_event_and_no_control_character() {
         assert!(text.contains("comment"), "{text}");
         let bad = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
         assert!(!text.contains(bad), "{text:?}");
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // A reason stays whole.
+        let mut lines = text.lines().filter(|line| !line.starts_with("why "));
+        assert!(lines.all(|line| line.chars().count() <= 80), "{text}");
     }
     let response = b"HTTP/1.1 200 \x80\r\nX: \xff\tz\r\nContent-Length: 3\r\n\r\n\x1b[J";
     let text = String::from_utf8(with_stdin(&["-", "--as", "http"], response).stdout).unwrap();
     assert!(text.contains("reusable") && !text.contains(|c: char| c != '\n' && c.is_control()), "{text:?}");
+}
+
+/// One JSON body, bare or in a response, asked for as such.
+#[test]
+fn answers_in_one_body_are_read() {
+    let chat = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#;
+    let vectors = r#"{"object":"list","data":[{"index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":5,"total_tokens":5}}"#;
+    for (args, body, text, completion) in
+        [(&["--no-stream"][..], chat, "Hi", json!(2)), (&["--as", "embeddings"], vectors, "", json!(null))]
+    {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        for (input, status) in [(body.to_owned(), json!(null)), (format!("{head}{body}"), json!(200))] {
+            for cut in CUTS {
+                let output = with_stdin(&[&["-", "--json", "--cut", cut], args].concat(), input.as_bytes());
+                let got: Value = serde_json::from_slice(&output.stdout).unwrap();
+                let seen = [&got["outcome"], &got["content_text"], &got["http_status"]];
+                assert_eq!(seen, [&json!("ok"), &json!(text), &status], "{args:?} {got}");
+                assert_eq!(
+                    (&got["prompt_tokens"], &got["completion_tokens"]),
+                    (&json!(5), &completion),
+                    "{got}"
+                );
+            }
+            let listing = with_stdin(&[&["-"], args].concat(), input.as_bytes()).stdout;
+            let listing = String::from_utf8(listing).unwrap();
+            assert!(
+                listing.contains("outcome                 ok") && !listing.contains("terminal"),
+                "{listing}"
+            );
+        }
+    }
+    // Without the flag it is no stream, and the whole reason is told.
+    let text = String::from_utf8(with_stdin(&["-"], chat.as_bytes()).stdout).unwrap();
+    assert!(
+        text.contains("not_a_stream: the answer is no event stream (content type: text/event-stream)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_body_whose_chunks_were_taken_out_is_answered_with_the_flag_that_leaves_them() {
+    const HINT: &str =
+        "the chunk size is not a hex number (curl -i takes the chunks out; capture with --raw)\n";
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n";
+    for (head, body, is_hinted) in [
+        ("", "data: {}\n\n", true),
+        (interim, "{\"a\":1}", true),
+        ("", "5\r\nhello\r\nx\r\n", false),
+        ("", "5;a\r\nhello\r\nx\r\n", false),
+    ] {
+        let input = format!(
+            "{head}HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        );
+        for form in ["chat", "http"] {
+            let text = with_stdin(&["-", "--as", form], input.as_bytes()).stdout;
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains("bad_chunk"), "{text}");
+            assert_eq!(text.contains(HINT), is_hinted, "{form}: {text}");
+            let json = with_stdin(&["-", "--json", "--as", form], input.as_bytes()).stdout;
+            assert!(!String::from_utf8(json).unwrap().contains("curl"));
+        }
+    }
 }
 
 #[test]
@@ -353,7 +420,7 @@ fn mistakes_are_one_sentence_and_exit_2() {
     let missing = "/nowhere/at/all";
     for (args, word) in [
         (&["-", "--as", "xml"][..], "--as"),
-        (&["-", "--as", "embeddings"], "--as"),
+        (&["-", "--as", "sse", "--no-stream"], "--no-stream"),
         (&["-", "--cut", "-1"], "--cut"),
         (&["-", "--cut", "x"], "--cut"),
         (&["-", "--method", "BREW"], "--method"),

@@ -17,6 +17,8 @@ mod lines;
 mod peers;
 #[path = "report/recompute.rs"]
 mod recompute;
+#[path = "report/results.rs"]
+mod results;
 #[path = "report/saved.rs"]
 mod saved;
 #[path = "report/warned.rs"]

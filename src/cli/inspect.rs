@@ -12,8 +12,8 @@ use crate::report::inspect::Reader;
 use crate::wire::dialect::Dialect;
 use crate::wire::http1::Method;
 
-/// Most bytes that are read: the whole capture is held, and a pipe may never end. No answer is a hundredth of it.
-const MAX_INPUT_BYTES: u64 = 1 << 30;
+/// Most bytes that are read: the whole capture is held, and a pipe may never end. No answer is a tenth of it.
+const MAX_INPUT_BYTES: u64 = 1 << 28;
 
 /// Runs the sub-command. The bytes' own faults are a result, with exit code 0.
 #[must_use]
@@ -32,12 +32,19 @@ pub fn run(args: &InspectArgs) -> Exit {
         CapturedForm::Completions => Form::Answer(Dialect::Completions),
         CapturedForm::Responses => Form::Answer(Dialect::Responses),
         CapturedForm::Messages => Form::Answer(Dialect::Messages),
+        CapturedForm::Embeddings => Form::Answer(Dialect::Embeddings),
     };
+    if args.no_stream && matches!(form, Form::Sse | Form::Http) {
+        return fail(&"--no-stream is about the answer of an endpoint, such as --as chat", Exit::Usage);
+    }
+    // Embeddings are never streamed.
+    let streamed = !args.no_stream && form != Form::Answer(Dialect::Embeddings);
     let capture = Capture {
         bytes: &bytes,
         cut: args.cut,
         method: args.method.unwrap_or(Method::Post),
         closed: args.eof,
+        streamed,
     };
     let reader = if args.json { Reader::Program } else { Reader::Person };
     match capture.print(form, BufWriter::new(io::stdout().lock()), reader) {
@@ -58,7 +65,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     }
     if bytes.len() as u64 > MAX_INPUT_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB, which no answer is"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 256 MiB, which no answer is"));
     }
     Ok(bytes)
 }

@@ -13,10 +13,13 @@ pub struct InspectArgs {
     /// Captured bytes; `-` reads standard input.
     #[arg(value_name = "FILE|-")]
     pub file: PathBuf,
-    /// What the bytes are: an event stream, an HTTP response, or the answer of an endpoint (a bare event stream, or a
-    /// response that begins with `HTTP/1.`, which ends with the file).
+    /// What the bytes are: an event stream, an HTTP response, or the answer of an endpoint (a bare body, or a response
+    /// that begins with `HTTP/1.`, which ends with the file). `curl -i` needs `--raw`: it takes the chunks out.
     #[arg(long = "as", visible_alias = "endpoint", value_name = "FORM", value_enum, default_value = "chat")]
     pub form: CapturedForm,
+    /// The answer of an endpoint was asked for as one JSON body, not as an event stream.
+    #[arg(long)]
+    pub no_stream: bool,
     /// Print one JSON object instead of a listing.
     #[arg(long)]
     pub json: bool,
@@ -46,6 +49,8 @@ pub enum CapturedForm {
     Responses,
     /// An answer of `/messages`.
     Messages,
+    /// An answer of `/embeddings`, which is one JSON body.
+    Embeddings,
 }
 
 impl InspectArgs {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Capture;
+use super::{Capture, HTTP_START};
 use crate::record::{ErrorDetail, Outcome};
 use crate::report::inspect::Reader;
 use crate::report::inspect::answer::{AnswerDoc, AnswerPrinter, CodeDoc, ErrorDoc};
@@ -11,9 +11,9 @@ use crate::wire::response::{AnswerRule, Marks, ResponseReader};
 use crate::wire::sse::Event;
 
 /// A bare body is the body of this answer: a stream that ends with its connection.
-const BARE_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-/// How a whole answer begins. No event stream that says anything does.
-const HTTP_START: &[u8] = b"HTTP/1.";
+const BARE_STREAM: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+/// The same for one JSON body.
+const BARE_JSON: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
 
 pub(super) fn print(
     capture: &Capture<'_>,
@@ -23,13 +23,13 @@ pub(super) fn print(
 ) -> io::Result<()> {
     // No text is longer than the bytes that carry it, so that none is cut.
     let text = TextRule::keep(capture.bytes.len());
-    let mut answer =
-        ResponseReader::new(AnswerRule { dialect, streamed: true, method: capture.method, text });
+    let rule = AnswerRule { dialect, streamed: capture.streamed, method: capture.method, text };
+    let mut answer = ResponseReader::new(rule);
     let mut shown =
         Shown { printer: AnswerPrinter::new(out, reader), events: 0, outputs: Outputs::default() };
     let whole = capture.bytes.starts_with(HTTP_START);
     if !whole {
-        answer.read(BARE_HEAD, &mut shown);
+        answer.read(if capture.streamed { BARE_STREAM } else { BARE_JSON }, &mut shown);
     }
     for piece in capture.pieces() {
         answer.read(piece, &mut shown);
@@ -37,7 +37,9 @@ pub(super) fn print(
     answer.end_of_stream(&mut shown);
     let (outcome, detail) = answer.conclude().unwrap_or((Outcome::Internal, None));
     let status = answer.http_status().filter(|_| whole);
-    let doc = describe(answer.account(), &shown.outputs, status, outcome, detail);
+    let mut doc = describe(answer.account(), &shown.outputs, status, outcome, detail);
+    doc.one_body = !capture.streamed && doc.events == 0;
+    doc.hint = capture.chunk_hint().filter(|_| outcome == Outcome::BadChunk);
     shown.printer.finish(&doc)
 }
 
@@ -146,6 +148,8 @@ fn describe(
         malformed_events: counters.malformed_events,
         error: (word == "failed").then(|| error(account, outcome, detail)),
         outcome: word,
+        one_body: false,
+        hint: None,
     }
 }
 

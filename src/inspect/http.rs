@@ -2,7 +2,7 @@
 
 use super::Capture;
 use crate::report::inspect::http::{ReadDoc, RefusedDoc, ResponseDoc, latin1};
-use crate::wire::http1::{HttpError, Part, ResponseDecoder};
+use crate::wire::http1::{Category, HttpError, Part, ResponseDecoder};
 
 pub(super) fn read(capture: &Capture<'_>) -> ResponseDoc {
     let mut decoder = ResponseDecoder::new();
@@ -14,6 +14,7 @@ pub(super) fn read(capture: &Capture<'_>) -> ResponseDoc {
             rule: error.rule(),
             message: error.to_string(),
             offset: decoder.error_offset(),
+            hint: capture.chunk_hint().filter(|_| error.category() == Category::BadChunk),
         }),
     }
 }

@@ -13,6 +13,10 @@ use crate::report::inspect::Reader;
 use crate::wire::dialect::Dialect;
 use crate::wire::http1::Method;
 
+/// How a whole response begins. No event stream that says anything does.
+const HTTP_START: &[u8] = b"HTTP/1.";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
 /// What captured bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -35,6 +39,8 @@ pub struct Capture<'a> {
     pub method: Method,
     /// The peer closed behind the bytes. Answers of an endpoint always end with their bytes.
     pub closed: bool,
+    /// An event stream was asked for, of an endpoint; else one JSON body.
+    pub streamed: bool,
 }
 
 impl<'a> Capture<'a> {
@@ -48,6 +54,19 @@ impl<'a> Capture<'a> {
             Form::Http => http::read(self).print(out, reader),
             Form::Answer(dialect) => answer::print(self, dialect, out, reader),
         }
+    }
+
+    /// What to do about a body that breaks the rule of chunks, where it looks as if it never had any.
+    fn chunk_hint(&self) -> Option<&'static str> {
+        let mut body = self.bytes;
+        // Interim responses have heads too.
+        while body.starts_with(HTTP_START) {
+            let head = body.windows(HEAD_END.len()).position(|bytes| bytes == HEAD_END)?;
+            body = body.get(head + HEAD_END.len()..)?;
+        }
+        let size = body.split(|byte| matches!(byte, b'\r' | b'\n' | b';')).next()?;
+        let is_size = !size.is_empty() && size.iter().all(u8::is_ascii_hexdigit);
+        (!body.is_empty() && !is_size).then_some("curl -i takes the chunks out; capture with --raw")
     }
 
     fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {

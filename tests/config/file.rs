@@ -26,6 +26,17 @@ fn with_file(toml: &str, argv: &[&str]) -> Result<RunSpec, UsageError> {
     })
 }
 
+/// What the README shows is a file that can be used.
+#[test]
+fn the_example_of_the_readme_is_read() {
+    let readme = include_str!("../../README.md");
+    let toml = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let spec = with_file(toml, &["--concurrency", "20"]).unwrap();
+    assert_eq!((spec.load.requests, spec.load.concurrency, spec.prompt.max_tokens), (1_000, 20, 32));
+    assert_eq!((spec.connection.timeout, spec.labels.labels.len()), (Nanos::from_secs(30), 2));
+    assert!(spec.target.sim.is_some());
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table: one flag a line")]
 fn every_flag_can_stand_in_the_file() {

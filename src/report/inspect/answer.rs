@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{Reader, event_columns, fact, preview, said, type_of};
-use crate::report::terminal::layout::left;
+use crate::report::terminal::layout::{clean, left};
 
 /// What an answer said.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,6 +67,12 @@ pub struct AnswerDoc {
     pub error: Option<ErrorDoc>,
     /// `ok`, `ok_no_tokens` or `failed`.
     pub outcome: &'static str,
+    /// It came as one body, which has no events and no terminal; the listing leaves their lines out.
+    #[serde(skip)]
+    pub one_body: bool,
+    /// What to do about it; in the listing alone.
+    #[serde(skip)]
+    pub hint: Option<&'static str>,
 }
 
 /// Why an answer failed.
@@ -175,7 +181,9 @@ impl AnswerDoc {
         if let Some(status) = self.http_status {
             fact(out, "status", &status.to_string())?;
         }
-        fact(out, "events", &format!("{}, {} with output", self.events, self.token_events))?;
+        if !self.one_body {
+            fact(out, "events", &format!("{}, {} with output", self.events, self.token_events))?;
+        }
         for (name, count) in [
             ("with content", self.content_chunks),
             ("with reasoning", self.reasoning_chunks),
@@ -212,14 +220,15 @@ impl AnswerDoc {
                 fact(out, name, &tokens.to_string())?;
             }
         }
-        fact(out, "terminal", if self.done { "seen" } else { "not seen" })?;
+        if !self.one_body {
+            fact(out, "terminal", if self.done { "seen" } else { "not seen" })?;
+        }
         fact(out, "outcome", self.outcome)?;
         if let Some(error) = &self.error {
-            said(
-                out,
-                "why",
-                format!("{}: {}", error.category, error.message.as_deref().unwrap_or("no detail")).as_bytes(),
-            )?;
+            let message = clean(error.message.as_deref().unwrap_or("no detail"));
+            let hint = self.hint.map_or_else(String::new, |hint| format!(" ({hint})"));
+            // Whole: it is what the listing is read for.
+            fact(out, "why", &format!("{}: {message}{hint}", error.category))?;
         }
         Ok(())
     }

@@ -62,6 +62,9 @@ pub struct RefusedDoc {
     /// Offset of the first offending byte, where one is to blame.
     #[serde(skip)]
     pub offset: Option<u64>,
+    /// What to do about it.
+    #[serde(skip)]
+    pub hint: Option<&'static str>,
 }
 
 /// Field bytes as the case files have them: each a character of ISO 8859-1.
@@ -84,7 +87,8 @@ impl ResponseDoc {
             (Reader::Person, Self::Read(doc)) => doc.list(&mut out)?,
             (Reader::Person, Self::Refused(doc)) => {
                 fact(&mut out, "not readable", &format!("{} ({})", doc.error, doc.rule))?;
-                fact(&mut out, "why", &doc.message)?;
+                let hint = doc.hint.map_or_else(String::new, |hint| format!(" ({hint})"));
+                fact(&mut out, "why", &format!("{}{hint}", doc.message))?;
                 if let Some(offset) = doc.offset {
                     fact(&mut out, "at byte", &offset.to_string())?;
                 }

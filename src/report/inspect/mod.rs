@@ -1,7 +1,8 @@
 //! What `hammerscale inspect` prints: one JSON object in the words of the published case files, or a listing for
 //! people. Forms only: whoever read the bytes fills them in.
 //!
-//! Listings keep to the width of a page and show no control character of the bytes.
+//! Listings keep to the width of a page, but for the reason of a failure, which stays whole, and show no control
+//! character of the bytes.
 
 pub mod answer;
 pub mod http;
