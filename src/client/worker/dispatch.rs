@@ -29,7 +29,7 @@ pub(super) struct Slot {
     /// A request that waits for the last bytes of the answer before it, or for the end of the probation, and until
     /// when.
     pub(super) waiting: Option<(Pending, Ticks)>,
-    /// Kept connections found closed since its last request.
+    /// Kept connections found closed, or spoiled by bytes that nobody asked for, since its last request.
     pub(super) stale: u32,
 }
 
@@ -229,14 +229,18 @@ impl Worker {
         self.free.push_back((index / CONNECTIONS_PER_SLOT, now));
     }
 
-    /// The handshake is done: the request goes out.
+    /// The handshake is done: the request goes out, unless the peer has spoken already. A server that answers `408` on
+    /// accept would have its answer taken for the one of this request, and every later answer for that of the next.
     pub(super) fn on_connected(&mut self, index: usize) {
         let now = self.clock.ticks();
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.connected(now);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.connected(now);
+        let early = connection.has_early_answer();
+        if early {
+            connection.withhold();
         }
         self.arm(index);
-        self.write(index);
+        if early { self.on_readable(index, false) } else { self.write(index) }
     }
 
     /// Sends on a kept connection.

@@ -103,6 +103,7 @@ impl Worker {
             (Progress::Complete, state) => {
                 let keep =
                     connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep();
+                self.health.spoiled_connections += u64::from(connection.is_spoiled());
                 let record = connection.finish(now);
                 if keep {
                     connection.state = State::Idle;
@@ -117,7 +118,13 @@ impl Worker {
                 connection.close();
                 self.end_request(slot, record, state);
             }
-            (Progress::Unexpected, _) => connection.close(),
+            (Progress::Unexpected, _) => {
+                connection.close();
+                self.health.spoiled_connections += 1;
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    slot.stale += 1;
+                }
+            }
         }
     }
 

@@ -242,8 +242,19 @@ impl ResponseReader {
     /// Whether the connection may carry another request: so far, and for good once the answer is complete.
     #[must_use]
     pub fn may_keep_alive(&self) -> bool {
-        let persistent = self.decoder.head().is_some_and(Head::is_persistent);
+        /// RFC 9110 15.5.9: the server has waited for a request long enough and closes, whether it says so or not. It
+        /// may have said it while the request was on its way, and would then answer that one later.
+        const REQUEST_TIMEOUT: u16 = 408;
+
+        let head = self.decoder.head();
+        let persistent = head.is_some_and(|head| head.is_persistent() && head.status() != REQUEST_TIMEOUT);
         persistent && !self.spoiled && (!self.over || self.decoder.reusable())
+    }
+
+    /// Whether the connection broke, or bytes came behind the end of the answer.
+    #[must_use]
+    pub fn is_spoiled(&self) -> bool {
+        self.spoiled
     }
 
     /// How long the server said it keeps an idle connection (`Keep-Alive: timeout=`).
