@@ -467,6 +467,20 @@ mod tests {
     }
 
     #[test]
+    fn output_beside_something_deep_is_output() {
+        for levels in [50, 100, 200, 100_000] {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let event = format!(
+                r#"{{"choices":[{{"index":0,"logprobs":{open}{close},"delta":{{"content":"a"}}}}]}}"#
+            );
+            let mut account = account(Some(100));
+            let meaning = account.on_event(b"", event.as_bytes());
+            assert_eq!((meaning.output, meaning.malformed), (Some(OutputKind::Content), false), "{levels}");
+            assert_eq!(account.visible_text().unwrap().text, "a");
+        }
+    }
+
+    #[test]
     fn usage_is_looked_for_in_four_places_in_order() {
         let tokens = |json: &str| account(None).on_event(b"", json.as_bytes()).completion_tokens;
         let choice =
