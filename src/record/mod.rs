@@ -18,4 +18,4 @@ pub use request::{
     RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
-pub use usage::Usage;
+pub use usage::{MAX_TOKENS, Usage};

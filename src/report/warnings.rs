@@ -160,6 +160,14 @@ fn prompt_length(summary: &Summary) -> Option<String> {
 }
 
 fn cached_share(spec: &SpecDoc, summary: &Summary) -> Option<String> {
+    let beyond = summary.tokens.cached_beyond_prompt;
+    if beyond > 0 {
+        let (some, all) = (display::whole(beyond), display::counted(summary.counts.ok, "answer"));
+        return Some(format!(
+            "{some} of {all} told more cached tokens than prompt tokens: one of the two counts is not what it is called, \
+             and no share of the cache is made of them"
+        ));
+    }
     let sums = summary.tokens.cached.filter(|_| meant_to_be_unique(spec))?;
     let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
     let share = display::percent(share);

@@ -35,7 +35,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 17] = [
+    let table: [(Code, Change, &str); 18] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -60,6 +60,11 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::CachedShare,
             |run| run.rows.iter_mut().for_each(|r| r.usage.cached_tokens = Some(26)),
             "5.08% of the prompt tokens",
+        ),
+        (
+            Code::CachedShare,
+            |run| run.rows[3].usage.cached_tokens = Some(2_560),
+            "1 of 200 answers told more cached tokens than prompt tokens",
         ),
         (
             Code::RepeatedPrompts,

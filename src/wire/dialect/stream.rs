@@ -243,7 +243,8 @@ impl StreamAccount {
             return EventMeaning { after_terminal: true, ..EventMeaning::default() };
         }
         let mut tally = Tally::new(&mut self.counters, &mut self.finish, &mut self.choices, &mut self.texts);
-        let facts = self.reader.read(event, data, &mut tally);
+        let mut facts = self.reader.read(event, data, &mut tally);
+        let impossible = drop_impossible(&mut facts.usage);
         let mut meaning = tally.into_meaning();
         meaning.terminal = facts.terminal;
         meaning.error = facts.error.is_some();
@@ -254,6 +255,7 @@ impl StreamAccount {
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
         meaning.new_tokens = self.new_tokens(&meaning);
         self.count(&meaning, &facts);
+        self.counters.tolerated_events += u64::from(impossible && !facts.not_a_number);
         self.keep(facts, data, unterminated);
         meaning
     }
@@ -309,6 +311,15 @@ impl StreamAccount {
             });
         }
     }
+}
+
+/// Takes away what cannot be a count of tokens, and a report that says nothing else; whether there was any.
+pub(super) fn drop_impossible(usage: &mut Option<Usage>) -> bool {
+    let dropped = usage.as_mut().is_some_and(Usage::drop_impossible);
+    if dropped {
+        usage.take_if(|left| Usage { cache_counted_apart: false, ..*left } == Usage::default());
+    }
+    dropped
 }
 
 /// Gateways write their keep-alives into data: nothing, or a comment (`data: : OPENROUTER PROCESSING`). They are no
@@ -371,6 +382,25 @@ mod tests {
                 assert_eq!(account.on_event(b"", event.as_bytes()).textless, textless, "{event}");
                 assert_eq!(account.counters().textless_chunks, u64::from(textless), "{event}");
             }
+        }
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_a_count_of_tokens_is_none_and_is_told() {
+        const HUGE: u64 = u64::MAX;
+        // The second one has a key twice, so that the full parse has to decide.
+        for start in ["{", r#"{"object":1,"object":2,"#] {
+            let mut account = account(None);
+            let event =
+                format!(r#"{start}"choices":[],"usage":{{"prompt_tokens":7,"completion_tokens":{HUGE}}}}}"#);
+            assert_eq!(account.on_event(b"", event.as_bytes()).completion_tokens, None);
+            assert_eq!(account.usage(), Usage { prompt_tokens: Some(7), ..Usage::default() });
+            let event = format!(r#"{start}"choices":[],"usage":{{"completion_tokens":{HUGE}}}}}"#);
+            account.on_event(b"", event.as_bytes());
+            assert_eq!((account.counters().usage_events, account.counters().tolerated_events), (1, 2));
+            account.start(TextRule::default());
+            account.on_whole(event.as_bytes());
+            assert_eq!((account.usage(), account.counters().tolerated_events), (Usage::default(), 1));
         }
     }
 
@@ -492,10 +522,20 @@ mod tests {
         assert_eq!(tokens(&format!("{{{timings},{groq},{choice},\"usage\":null}}")), Some(2));
         assert_eq!(tokens(&format!("{{{timings},{groq},\"usage\":{{}}}}")), Some(3));
         assert_eq!(tokens(&format!("{{{timings}}}")), Some(4));
-        for odd in ["-1", "1.0", "true", "\"1\"", "null", "1e2", "99999999999999999999"] {
+        for odd in [
+            "4294967296",
+            "18446744073709551615",
+            "-1",
+            "1.0",
+            "true",
+            "\"1\"",
+            "null",
+            "1e2",
+            "99999999999999999999",
+        ] {
             assert_eq!(tokens(&format!(r#"{{"usage":{{"completion_tokens":{odd}}}}}"#)), None, "{odd}");
         }
-        assert_eq!(tokens(r#"{"usage":{"completion_tokens":18446744073709551615}}"#), Some(u64::MAX));
+        assert_eq!(tokens(r#"{"usage":{"completion_tokens":4294967295}}"#), Some(crate::record::MAX_TOKENS));
     }
 
     #[test]

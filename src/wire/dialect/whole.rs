@@ -5,6 +5,7 @@
 
 use super::full::NotJson;
 use super::plain::{error_in_body, without_mark};
+use super::stream::drop_impossible;
 use super::tally::Tally;
 use super::verdict::sentence;
 use super::{Dialect, Facts, StreamAccount, embeddings, full};
@@ -36,7 +37,7 @@ impl StreamAccount {
         } else {
             full::parse(body).map(|parsed| self.read_whole(&parsed))
         };
-        let (output, facts) = match read {
+        let (output, mut facts) = match read {
             Ok(read) => read,
             Err(refusal) => {
                 self.whole = Some(Whole::NotJson(refusal));
@@ -48,7 +49,8 @@ impl StreamAccount {
             Some(true) => Whole::WithOutput,
             Some(false) | None => Whole::WithoutOutput,
         });
-        self.counters.tolerated_events += u64::from(facts.not_a_number);
+        let impossible = drop_impossible(&mut facts.usage);
+        self.counters.tolerated_events += u64::from(facts.not_a_number || impossible);
         self.counters.invalid_utf8_events += u64::from(facts.invalid_utf8);
         self.usage = facts.usage.unwrap_or_default();
         self.error = facts.error;
