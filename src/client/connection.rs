@@ -222,11 +222,6 @@ impl Connection {
         self.exchange.may_be_reused()
     }
 
-    /// Whether bytes came behind the end of the answer.
-    pub(crate) fn is_spoiled(&self) -> bool {
-        self.exchange.is_spoiled()
-    }
-
     /// Whether a kept connection can carry a request now: the server has not closed it, and is not about to.
     pub(crate) fn fit_for_reuse(&self, now: Ticks, rate: Rate) -> bool {
         // In the turn in which it became idle the socket was just read empty; a look at it would cost a system call

@@ -179,11 +179,6 @@ impl Exchange {
         self.request.is_empty() && !self.withheld && self.reader.may_keep_alive()
     }
 
-    /// Whether bytes came behind the end of the answer.
-    pub(crate) fn is_spoiled(&self) -> bool {
-        self.reader.is_spoiled()
-    }
-
     /// How long the server said it keeps an idle connection.
     pub(crate) fn announced_keep_alive(&self) -> Option<Nanos> {
         self.reader.announced_keep_alive()

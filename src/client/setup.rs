@@ -71,8 +71,6 @@ pub struct WorkerHealth {
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.
     pub lost_chunks: u64,
-    /// Connections closed by us because bytes came that no request had asked for: behind an answer, or between two.
-    pub spoiled_connections: u64,
     /// The connections it made before the run began, where that was asked for.
     pub prewarm: Option<Prewarm>,
 }

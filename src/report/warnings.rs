@@ -7,7 +7,7 @@ use crate::aggregate::summary::Summary;
 use crate::aggregate::tokens::AskedReceived;
 use crate::config::spec::Endpoint;
 use crate::metrics::row::TokenSource;
-use crate::record::Outcome;
+use crate::record::{Anomaly, Outcome};
 use crate::report::document::RunDocument;
 use crate::report::document::instrument::PrewarmDoc;
 use crate::report::document::provenance::PlanDoc;
@@ -52,7 +52,7 @@ pub enum Code {
     MultiTokenChunks,
     /// Answers came as event streams although none was asked for.
     StreamedUnasked,
-    /// Connections were to be kept and the server closed every one.
+    /// Connections were to be kept and none could be: the server closed them, or sent what spoils them.
     ConnectionsNotKept,
     /// Connections that were to be made before the window could not be made.
     PrewarmFailed,
@@ -261,6 +261,13 @@ fn connections_not_kept(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
     (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0).then(|| {
         let sent = display::counted(counts.sent, "request");
+        if let Some(spoiled) = summary.stream.anomalies.get(&Anomaly::UnaskedBytes) {
+            let spoiled = display::counted(*spoiled, "connection");
+            return format!(
+                "this client closed {spoiled} because bytes came that no request had asked for, so that the next answer \
+                 could not be told from them: each of the {sent} needed a new one"
+            );
+        }
         format!("the server closed every connection after its answer: each of the {sent} needed a new one")
     })
 }

@@ -292,6 +292,12 @@ fn bytes_behind_an_answer_spoil_its_connection_and_no_request() {
         run.all_ok(8);
         assert_eq!(server.connections(), 8, "{junk:?}");
         assert!(run.rows.iter().all(|row| row["output_chunks"] == 2), "{junk:?}");
+        let spoiled = run.rows.iter().filter(|row| row["anomalies"] == serde_json::json!(["unasked_bytes"]));
+        // What follows the last answer may come too late to be seen.
+        assert!(spoiled.count() >= 7, "{junk:?}");
+        let warnings = run.document["warnings"].as_array().unwrap();
+        let told = warnings.iter().find(|warning| warning["code"] == "connections_not_kept").unwrap();
+        assert!(told["text"].as_str().unwrap().starts_with("this client closed "), "{told}");
     }
 }
 
@@ -306,8 +312,13 @@ fn bytes_that_nobody_asked_for_spoil_an_idle_connection() {
         }
         Then::Keep
     });
-    run(&server.base_url(), 8, 1, &[]).all_ok(8);
+    let run = run(&server.base_url(), 8, 1, &[]);
+    run.all_ok(8);
     assert_eq!(server.connections(), 2);
+    // Of the first where they came with its answer, else of the second, which found its connection gone.
+    let told: Vec<_> = run.rows.iter().filter(|row| row["anomalies"][0] == "unasked_bytes").collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["request_index"], sum(&run, "stale_connections"));
 }
 
 /// A server that answers `408` on accept, on its first so many connections, and every request after 100 ms.

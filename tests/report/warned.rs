@@ -2,7 +2,7 @@
 
 use hammerscale::config::spec::SimSpec;
 use hammerscale::metrics::row::TokenSource;
-use hammerscale::record::Outcome;
+use hammerscale::record::{Anomaly, Outcome};
 use hammerscale::report::validity::PrewarmFacts;
 use hammerscale::report::warnings::Code;
 
@@ -35,7 +35,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 18] = [
+    let table: [(Code, Change, &str); 19] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -116,6 +116,14 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::ConnectionsNotKept,
             |run| run.rows.iter_mut().for_each(|r| r.connection_use = 0),
             "each of the 200 requests",
+        ),
+        (
+            Code::ConnectionsNotKept,
+            |run| {
+                run.rows.iter_mut().for_each(|r| r.connection_use = 0);
+                run.rows[1..].iter_mut().for_each(|r| r.anomalies.insert(Anomaly::UnaskedBytes));
+            },
+            "this client closed 199 connections because bytes came",
         ),
         (
             Code::PrewarmFailed,

@@ -10,7 +10,7 @@ use crate::client::connection::{Connection, State};
 use crate::client::route::Route;
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
-use crate::record::{ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
+use crate::record::{Anomalies, ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
 use crate::schedule::{Next, Prepared};
 use crate::units::Ticks;
 
@@ -21,6 +21,8 @@ pub(super) struct Pending {
     due: Ticks,
     /// Kept connections found closed on its way.
     stale: u32,
+    /// What was seen on them.
+    noticed: Anomalies,
 }
 
 /// A place in the closed loop.
@@ -31,6 +33,8 @@ pub(super) struct Slot {
     pub(super) waiting: Option<(Pending, Ticks)>,
     /// Kept connections found closed, or spoiled by bytes that nobody asked for, since its last request.
     pub(super) stale: u32,
+    /// What was seen on them.
+    pub(super) noticed: Anomalies,
 }
 
 impl Worker {
@@ -47,8 +51,11 @@ impl Worker {
             match self.supply.next() {
                 Next::Request(request) => {
                     self.open += 1;
-                    let stale = self.slots.get_mut(slot).map_or(0, |s| std::mem::take(&mut s.stale));
-                    self.place(slot, Pending { request, due, stale });
+                    let place = self.slots.get_mut(slot);
+                    let (stale, noticed) = place.map_or_else(Default::default, |s| {
+                        (std::mem::take(&mut s.stale), std::mem::take(&mut s.noticed))
+                    });
+                    self.place(slot, Pending { request, due, stale, noticed });
                 }
                 Next::Later => {
                     self.starved = true;
@@ -137,7 +144,7 @@ impl Worker {
 
     fn connect(&mut self, index: usize, pending: Pending) {
         let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
-        record.stale_connections = pending.stale;
+        (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         self.serial += 1;
         record.serial = self.serial;
         let id = self.setup.next_connection();
@@ -247,7 +254,7 @@ impl Worker {
     fn send_on(&mut self, index: usize, pending: Pending) {
         self.serial += 1;
         let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
-        record.stale_connections = pending.stale;
+        (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         record.serial = self.serial;
         let now = self.clock.ticks();
         if let Some(connection) = self.connections.get_mut(index) {

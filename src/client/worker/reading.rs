@@ -8,6 +8,7 @@ use crate::client::connection::{Connection, State};
 use crate::client::exchange::Progress;
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
+use crate::record::Anomaly;
 use crate::units::Ticks;
 
 /// Reads of one connection in one turn before the others get theirs: 16 × 64 KiB.
@@ -103,7 +104,6 @@ impl Worker {
             (Progress::Complete, state) => {
                 let keep =
                     connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep();
-                self.health.spoiled_connections += u64::from(connection.is_spoiled());
                 let record = connection.finish(now);
                 if keep {
                     connection.state = State::Idle;
@@ -120,9 +120,9 @@ impl Worker {
             }
             (Progress::Unexpected, _) => {
                 connection.close();
-                self.health.spoiled_connections += 1;
                 if let Some(slot) = self.slots.get_mut(slot) {
                     slot.stale += 1;
+                    slot.noticed.insert(Anomaly::UnaskedBytes);
                 }
             }
         }
