@@ -6,7 +6,7 @@
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
 use crate::schedule::Outgoing;
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::EventMeaning;
+use crate::wire::dialect::{EMPTY_BODY, EventMeaning};
 use crate::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Where an exchange stands after a read.
@@ -202,6 +202,13 @@ impl Exchange {
             (outcome, detail)
         };
         record.outcome = outcome;
+        let detail = match detail {
+            // A stream without anything says that it does not end; to a run it is told as it came.
+            Some(detail) if outcome == Outcome::EmptyResponse && record.counters.body_bytes == 0 => {
+                Some(ErrorDetail { message: EMPTY_BODY.to_owned(), ..detail })
+            }
+            other => other,
+        };
         record.error = detail.map(Box::new);
         Some(record)
     }
@@ -437,6 +444,19 @@ mod tests {
         let mut bench = Bench::new();
         assert_eq!(bench.read(EARLY[0].0), Progress::Complete);
         assert!(!bench.exchange.may_be_reused(), "a 408 may have been on its way before the request");
+    }
+
+    #[test]
+    fn an_empty_body_is_told_as_one() {
+        let told = |body: &str| {
+            let mut bench = Bench::new();
+            bench.read(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            assert_eq!(record.outcome, Outcome::EmptyResponse);
+            record.error.unwrap().message
+        };
+        assert_eq!(told(""), EMPTY_BODY);
+        assert!(told(": ping\n\n").starts_with("ended without"));
     }
 
     fn counted(delta: &str, tokens: u64) -> String {

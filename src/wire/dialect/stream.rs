@@ -5,9 +5,10 @@
 //! ended is judged in the neighbouring `verdict`.
 
 use super::capture::{TextRule, Texts};
+use super::server_error::bounded;
 use super::tally::{ChoicesSeen, Tally};
 use super::whole::Whole;
-use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
+use super::{Dialect, EventReader, Facts, MAX_IDENTIFIER_CHARS, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
 /// Bytes kept of an event that is not JSON: enough to recognise what it is.
@@ -72,6 +73,8 @@ pub struct StreamAccount {
     pub(super) whole: Option<Whole>,
     pub(super) error: Option<Box<ServerError>>,
     pub(super) malformed: Option<MalformedEvent>,
+    /// The beginning of the first event without a meaning we know, and its type; the storage is reused.
+    pub(super) unknown: UnknownEvent,
     pub(super) cut_after_terminal: bool,
     pub(super) texts: Texts,
 }
@@ -84,6 +87,42 @@ pub(super) struct MalformedEvent {
     pub(super) start: Vec<u8>,
     /// It was not ended by an empty line: an answer that was cut, rather than one that is broken.
     pub(super) unterminated: bool,
+}
+
+/// The first event that means nothing to us.
+#[derive(Debug, Default)]
+pub(super) struct UnknownEvent {
+    event: Vec<u8>,
+    start: Vec<u8>,
+}
+
+impl UnknownEvent {
+    fn clear(&mut self) {
+        self.event.clear();
+        self.start.clear();
+    }
+
+    fn keep(&mut self, event: &[u8], data: &[u8]) {
+        for (kept, whole) in [(&mut self.event, event), (&mut self.start, data)] {
+            kept.extend_from_slice(whole.get(..MAX_MALFORMED_BYTES).unwrap_or(whole));
+        }
+    }
+
+    /// What it calls itself: its type, else what its data name, else how they begin.
+    pub(super) fn name(&self) -> String {
+        let parsed = full::parse(&self.start).ok().map(|parsed| parsed.value);
+        let said = |key: &str| parsed.as_ref()?.get(key)?.as_str();
+        let (what, name) = if let Some(name) = said("type") {
+            ("event type", name.to_owned())
+        } else if !self.event.is_empty() {
+            ("event type", String::from_utf8_lossy(&self.event).into_owned())
+        } else if let Some(name) = said("object") {
+            ("object", name.to_owned())
+        } else {
+            ("data", String::from_utf8_lossy(&self.start).into_owned())
+        };
+        format!("{what} {}", bounded(&name, MAX_IDENTIFIER_CHARS))
+    }
 }
 
 impl StreamAccount {
@@ -108,6 +147,7 @@ impl StreamAccount {
         self.whole = None;
         self.error = None;
         self.malformed = None;
+        self.unknown.clear();
         self.cut_after_terminal = false;
         self.texts.start(rule);
     }
@@ -254,6 +294,9 @@ impl StreamAccount {
         meaning.textless = facts.empty_content && meaning.output.is_none() && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
         meaning.new_tokens = self.new_tokens(&meaning);
+        if meaning.unrecognised && self.counters.unrecognised_events == 0 {
+            self.unknown.keep(event, data);
+        }
         self.count(&meaning, &facts);
         self.counters.tolerated_events += u64::from(impossible && !facts.not_a_number);
         self.keep(facts, data, unterminated);
@@ -424,6 +467,20 @@ mod tests {
     }
 
     #[test]
+    fn output_beside_something_deep_is_output() {
+        for levels in [50, 100, 200, 100_000] {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let event = format!(
+                r#"{{"choices":[{{"index":0,"logprobs":{open}{close},"delta":{{"content":"a"}}}}]}}"#
+            );
+            let mut account = account(Some(100));
+            let meaning = account.on_event(b"", event.as_bytes());
+            assert_eq!((meaning.output, meaning.malformed), (Some(OutputKind::Content), false), "{levels}");
+            assert_eq!(account.visible_text().unwrap().text, "a");
+        }
+    }
+
+    #[test]
     fn parts_of_content_are_one_delta() {
         let mut account = account(Some(100));
         let meaning = delta(
@@ -494,20 +551,6 @@ mod tests {
         assert_eq!(usage(&mut account, r#"{"prompt_tokens":9,"completion_tokens":3}"#), Some(3));
         assert_eq!(account.usage().total_tokens, None);
         assert_eq!(account.counters().usage_events, 3);
-    }
-
-    #[test]
-    fn output_beside_something_deep_is_output() {
-        for levels in [50, 100, 200, 100_000] {
-            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
-            let event = format!(
-                r#"{{"choices":[{{"index":0,"logprobs":{open}{close},"delta":{{"content":"a"}}}}]}}"#
-            );
-            let mut account = account(Some(100));
-            let meaning = account.on_event(b"", event.as_bytes());
-            assert_eq!((meaning.output, meaning.malformed), (Some(OutputKind::Content), false), "{levels}");
-            assert_eq!(account.visible_text().unwrap().text, "a");
-        }
     }
 
     #[test]

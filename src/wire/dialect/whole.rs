@@ -11,6 +11,9 @@ use super::verdict::sentence;
 use super::{Dialect, Facts, StreamAccount, embeddings, full};
 use crate::record::{Counters, ErrorDetail, Outcome};
 
+/// There was not even a part of an answer.
+pub const EMPTY_BODY: &str = "the body is empty";
+
 /// What a whole answer turned out to be.
 #[derive(Debug)]
 pub(super) enum Whole {
@@ -82,7 +85,7 @@ impl StreamAccount {
             Whole::Foreign => {
                 sentence(Outcome::EmptyResponse, "the answer is JSON without anything of an answer")
             }
-            Whole::Empty => sentence(Outcome::EmptyResponse, "the body is empty"),
+            Whole::Empty => sentence(Outcome::EmptyResponse, EMPTY_BODY),
             // Whatever its framing says, what came is the beginning of an answer.
             Whole::NotJson(refusal) if refusal.ends_early => sentence(
                 Outcome::TruncatedBody,

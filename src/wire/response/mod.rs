@@ -18,7 +18,7 @@ mod body;
 mod verdict;
 
 pub use body::{BODY_DISCARD_BYTES, BODY_READ_BYTES, WHOLE_BODY_BYTES};
-pub use verdict::BODY_START_BYTES;
+pub use verdict::{BODY_START_BYTES, beginning};
 
 use crate::record::{Anomaly, ErrorDetail, Outcome, RequestRecord};
 use crate::units::Nanos;
