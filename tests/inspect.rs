@@ -308,6 +308,19 @@ fn a_failure_of_the_server_or_of_the_bytes_is_a_verdict() {
 }
 
 #[test]
+fn of_a_bare_file_only_what_was_seen_is_told() {
+    let told = |input: &[u8]| {
+        let value: Value =
+            serde_json::from_slice(&with_stdin(&["-", "--json", "--as", "chat"], input).stdout).unwrap();
+        assert_eq!(value["error"]["category"], "not_a_stream");
+        value["error"]["message"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(told(b"<html>502</html>"), "the file is no event stream: it begins with \"<html>502</html>\"");
+    let headed = told(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n<html>");
+    assert!(headed.contains("content type: text/event-stream"), "{headed}");
+}
+
+#[test]
 fn a_limit_is_told_with_its_place() {
     let mut input = b"data: a\n\n:".to_vec();
     input.resize(9 + (8 << 20) + 1, b'x');

@@ -253,13 +253,15 @@ fn distributions(rows: &[RequestRow]) -> Vec<(MetricId, Distribution)> {
 }
 
 /// Whether a stamp stands before one that it must follow. The end of sending is compared with its start alone: an
-/// answer may come before the call that sent the request has returned.
+/// answer may come before the call that sent the request has returned. What is no success may even have been on its way
+/// before the request was, as a `408` to a connection that was silent for too long; such a request is in no latency.
 fn is_inverted(row: &RequestRow) -> bool {
+    let asked = row.send_start.filter(|_| row.outcome == Outcome::Ok);
     let ReceiveStamps { first_byte, head_done, first_event, first_output, .. } = row.at;
     let ReceiveStamps { first_content, last_output, terminal, end, .. } = row.at;
     let chains: [&[Option<Nanos>]; 4] = [
         &[row.send_start, row.send_end],
-        &[row.send_start, first_byte, first_event, first_output, last_output, terminal],
+        &[asked, first_byte, first_event, first_output, last_output, terminal],
         &[first_byte, head_done, end],
         &[first_output, first_content, last_output, end],
     ];
@@ -361,6 +363,12 @@ mod tests {
         assert!(!is_inverted(&early), "an answer may come before the send call returned");
         early.at.first_event = Some(Nanos::from_millis(9));
         assert!(is_inverted(&early));
+        // A refusal that was on its way before the request accuses nobody.
+        let mut refused = row(0);
+        refused.at.first_byte = Some(Nanos(0));
+        assert!(is_inverted(&refused));
+        refused.outcome = Outcome::HttpError;
+        assert!(!is_inverted(&refused));
         let mut late = row(0);
         late.at.end = Some(Nanos::from_millis(129));
         assert!(is_inverted(&late));

@@ -19,6 +19,8 @@ pub struct TokenFacts {
     pub prompt: Option<AskedReceived>,
     /// Prompt tokens against those from the server's cache; `None` when no request has both.
     pub cached: Option<Cached>,
+    /// Answers that count more tokens from the cache than there are in the prompt, and are left out of `cached`.
+    pub cached_beyond_prompt: u64,
     /// Tokens against chunks, for answers of which every token can be in a chunk; `None` when there is none.
     pub per_chunk: Option<PerChunk>,
     /// Where the tokens of first chunks come from, over answers with a time per output token.
@@ -90,7 +92,7 @@ impl TokenFacts {
         *self.sources.entry(row.output_token_source).or_default() += 1;
         compare(&mut self.output, row.requested_max_tokens, row.output_tokens);
         compare(&mut self.prompt, row.planned_context_tokens, row.usage.whole_prompt_tokens());
-        if let (Some(prompt), Some(cached)) = (row.usage.whole_prompt_tokens(), row.usage.cached_tokens) {
+        if let Some((cached, prompt)) = row.usage.cached_of_prompt() {
             let sums = self.cached.get_or_insert_default();
             sums.prompt = sums.prompt.saturating_add(prompt);
             sums.cached = sums.cached.saturating_add(cached);
@@ -98,6 +100,8 @@ impl TokenFacts {
                 sums.created = Some(sums.created.unwrap_or(0).saturating_add(created));
             }
             sums.counted_apart += u64::from(row.usage.cache_counted_apart);
+        } else if row.usage.cached_tokens.is_some() && row.usage.prompt_tokens.is_some() {
+            self.cached_beyond_prompt += 1;
         }
         if formula::value(MetricId::Tpot, row).is_some() {
             let measured = formula::measured_first_chunk_tokens(row).is_some();
@@ -198,6 +202,15 @@ mod tests {
             facts.cached,
             Some(Cached { prompt: 200, cached: 80, created: Some(10), counted_apart: 1 })
         );
+    }
+
+    #[test]
+    fn a_cache_that_gave_more_than_the_prompt_is_in_no_sum() {
+        let mut beyond = row(1);
+        beyond.usage.cached_tokens = Some(beyond.usage.prompt_tokens.unwrap() + 1);
+        let facts = TokenFacts::of(&[row(0), beyond.clone()]);
+        assert_eq!((facts.cached, facts.cached_beyond_prompt), (TokenFacts::of(&[row(0)]).cached, 1));
+        assert_eq!(formula::value(MetricId::PrefixCacheHit, &beyond), None);
     }
 
     #[test]

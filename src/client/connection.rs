@@ -139,6 +139,16 @@ impl Connection {
         self.exchange.connected(now);
     }
 
+    /// Whether the peer has spoken before anything was asked.
+    pub(crate) fn has_early_answer(&self) -> bool {
+        self.socket.as_ref().is_some_and(StreamSocket::has_bytes)
+    }
+
+    /// Keeps the request from a peer that has spoken already: what it says can be no answer to it.
+    pub(crate) fn withhold(&mut self) {
+        self.exchange.withhold();
+    }
+
     /// Whether part of the request is not written yet.
     pub(crate) fn has_unsent(&self) -> bool {
         matches!(self.state, State::Busy) && !self.exchange.unsent().is_empty()

@@ -6,7 +6,7 @@
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
 use crate::schedule::Outgoing;
 use crate::units::{Nanos, Ticks};
-use crate::wire::dialect::EventMeaning;
+use crate::wire::dialect::{EMPTY_BODY, EventMeaning};
 use crate::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
 /// Where an exchange stands after a read.
@@ -36,6 +36,8 @@ pub(crate) struct Exchange {
     end: Option<Stamp>,
     /// An ending that came from outside the answer.
     verdict: Option<(Outcome, String)>,
+    /// The peer spoke before it was asked, and the request was kept from it.
+    withheld: bool,
 }
 
 /// Turns the reader's marks into stamps. Lives for one read.
@@ -58,6 +60,7 @@ impl Exchange {
             last_read: None,
             end: None,
             verdict: None,
+            withheld: false,
         }
     }
 
@@ -69,6 +72,14 @@ impl Exchange {
         self.last_read = None;
         self.end = None;
         self.verdict = None;
+        self.withheld = false;
+    }
+
+    /// Nothing is sent, because the peer has spoken already. What it says still ends the request: it is the reason why
+    /// there is no answer. Its stamps are kept; there is no start of sending, so no latency.
+    pub(crate) fn withhold(&mut self) {
+        self.request = Outgoing::default();
+        self.withheld = true;
     }
 
     /// The connection was made for this request.
@@ -165,7 +176,7 @@ impl Exchange {
 
     /// Whether the connection can carry another request once the body is complete.
     pub(crate) fn may_be_reused(&self) -> bool {
-        self.request.is_empty() && self.reader.may_keep_alive()
+        self.request.is_empty() && !self.withheld && self.reader.may_keep_alive()
     }
 
     /// How long the server said it keeps an idle connection.
@@ -185,7 +196,19 @@ impl Exchange {
             record.unset(StampKind::FirstUsageToken);
         }
         let (outcome, detail) = self.conclude();
+        let (outcome, detail) = if self.withheld {
+            before_the_request(outcome, detail, record.http_status)
+        } else {
+            (outcome, detail)
+        };
         record.outcome = outcome;
+        let detail = match detail {
+            // A stream without anything says that it does not end; to a run it is told as it came.
+            Some(detail) if outcome == Outcome::EmptyResponse && record.counters.body_bytes == 0 => {
+                Some(ErrorDetail { message: EMPTY_BODY.to_owned(), ..detail })
+            }
+            other => other,
+        };
         record.error = detail.map(Box::new);
         Some(record)
     }
@@ -202,6 +225,21 @@ impl Exchange {
             (None, None) => (Outcome::Internal, None),
         }
     }
+}
+
+/// How a request ends that was kept from a peer which had spoken already. A success cannot be its answer.
+fn before_the_request(
+    outcome: Outcome,
+    detail: Option<ErrorDetail>,
+    status: Option<u16>,
+) -> (Outcome, Option<ErrorDetail>) {
+    let mut detail = detail.unwrap_or_default();
+    let status = status.filter(|status| (200..300).contains(status));
+    if let Some(status) = status {
+        detail.message = format!("status {status}");
+    }
+    detail.message = format!("came before the request was sent, which was then not sent: {}", detail.message);
+    (status.map_or(outcome, |_| Outcome::HttpError), Some(detail))
 }
 
 impl Marks for Stamper<'_> {
@@ -369,6 +407,56 @@ mod tests {
         let record = bench.exchange.finish(Ticks(999)).unwrap();
         assert_eq!((record.counters.output_chunks, record.counters.coalesced_chunks), (3, 1));
         assert_eq!(record.first_output_kind, Some(OutputKind::Content));
+    }
+
+    #[test]
+    fn what_comes_before_the_request_was_sent_is_never_its_answer() {
+        const EARLY: [(&str, Outcome, &str); 4] = [
+            ("HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n", Outcome::HttpError, "status 408 Late"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\ndata: [DONE]\n\n",
+                Outcome::HttpError,
+                "status 200",
+            ),
+            ("220 mail ready\r\n\r\n", Outcome::BadStatusLine, ""),
+            (
+                "HTTP/1.1 307 Go\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
+                Outcome::Redirect,
+                "status 307 Go",
+            ),
+        ];
+        for (early, outcome, told) in EARLY {
+            let mut bench = Bench::new();
+            let record = RequestRecord::new(7, Phase::Measured, 0, Ticks(1));
+            bench.exchange.begin(Bytes::from_static(b"POST").into(), record);
+            bench.exchange.withhold();
+            assert!(bench.exchange.unsent().is_empty());
+            bench.read(early);
+            assert!(!bench.exchange.may_be_reused());
+            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            assert_eq!((record.outcome, record.send_start, record.counters.bytes_sent), (outcome, None, 0));
+            let message = &record.error.as_ref().unwrap().message;
+            assert!(
+                message.starts_with("came before the request was sent") && message.ends_with(told),
+                "{message}"
+            );
+        }
+        let mut bench = Bench::new();
+        assert_eq!(bench.read(EARLY[0].0), Progress::Complete);
+        assert!(!bench.exchange.may_be_reused(), "a 408 may have been on its way before the request");
+    }
+
+    #[test]
+    fn an_empty_body_is_told_as_one() {
+        let told = |body: &str| {
+            let mut bench = Bench::new();
+            bench.read(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            assert_eq!(record.outcome, Outcome::EmptyResponse);
+            record.error.unwrap().message
+        };
+        assert_eq!(told(""), EMPTY_BODY);
+        assert!(told(": ping\n\n").starts_with("ended without"));
     }
 
     fn counted(delta: &str, tokens: u64) -> String {

@@ -117,9 +117,17 @@ impl StreamSocket {
 
     /// Whether a kept connection is still fit for a request: nothing to read and no end of stream.
     pub(crate) fn is_quiet(&self) -> bool {
-        let mut byte = [0];
+        matches!(self.peek(), Err(Errno::EAGAIN))
+    }
+
+    /// Whether bytes lie there unread; an end of stream is none.
+    pub(crate) fn has_bytes(&self) -> bool {
+        matches!(self.peek(), Ok(1..))
+    }
+
+    fn peek(&self) -> Result<usize, Errno> {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
-        matches!(nix::sys::socket::recv(self.socket.as_raw_fd(), &mut byte, flags), Err(Errno::EAGAIN))
+        nix::sys::socket::recv(self.socket.as_raw_fd(), &mut [0], flags)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::record::{ErrorDetail, Outcome};
 use crate::report::inspect::Reader;
 use crate::report::inspect::answer::{AnswerDoc, AnswerPrinter, CodeDoc, ErrorDoc};
 use crate::wire::dialect::{Dialect, ErrorCode, EventMeaning, StreamAccount, TextRule};
-use crate::wire::response::{AnswerRule, Marks, ResponseReader};
+use crate::wire::response::{AnswerRule, Marks, ResponseReader, beginning};
 use crate::wire::sse::Event;
 
 /// A bare body is the body of this answer: a stream that ends with its connection.
@@ -35,7 +35,14 @@ pub(super) fn print(
         answer.read(piece, &mut shown);
     }
     answer.end_of_stream(&mut shown);
-    let (outcome, detail) = answer.conclude().unwrap_or((Outcome::Internal, None));
+    let (outcome, mut detail) = answer.conclude().unwrap_or((Outcome::Internal, None));
+    if !whole
+        && outcome == Outcome::NotAStream
+        && let Some(detail) = &mut detail
+    {
+        // The head is ours, and what it says was seen by nobody.
+        detail.message = format!("the file is no event stream: {}", beginning(&detail.body_start));
+    }
     let status = answer.http_status().filter(|_| whole);
     let mut doc = describe(answer.account(), &shown.outputs, status, outcome, detail);
     doc.one_body = !capture.streamed && doc.events == 0;

@@ -169,7 +169,7 @@ catalog! {
     CachedTokens: "cached_tokens", "Cached tokens", Tokens, Distribution, Request, Neither;
         "prompt tokens that the server took from its prefix cache"; "the server sent no count"; "1.0".
     PrefixCacheHit: "prefix_cache_hit", "Prefix cache hit", Ratio, Distribution, Request, Neither;
-        "cached tokens over prompt tokens"; "the server sent no count, or counted no prompt tokens"; "1.0".
+        "cached tokens over prompt tokens"; "the server sent no count, counted no prompt tokens, or fewer of them than cached ones"; "1.0".
     SendLag: "send_lag_ms", "Send lag", Milliseconds, Distribution, Request, LowerIsBetter;
         "send start minus due"; "never"; "1.0".
     RequestWrite: "request_write_ms", "Request write", Milliseconds, Distribution, Request, LowerIsBetter;

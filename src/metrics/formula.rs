@@ -51,7 +51,8 @@ pub fn value(id: MetricId, row: &RequestRow) -> Option<f64> {
         MetricId::ReasoningTokens => count(row.usage.reasoning_tokens),
         MetricId::CachedTokens => count(row.usage.cached_tokens),
         MetricId::PrefixCacheHit => {
-            per(count(row.usage.cached_tokens)?, count(row.usage.whole_prompt_tokens())?)
+            let (cached, prompt) = row.usage.cached_of_prompt()?;
+            per(count(Some(cached))?, count(Some(prompt))?)
         }
         MetricId::SendLag => ms(row.send_start, Some(row.due)),
         MetricId::RequestWrite => ms(row.send_end, row.send_start),

@@ -1,4 +1,4 @@
-//! What was accepted of a response's framing although it is not quite right: one name per oddity, kept as a bit set.
+//! What was accepted of a response although it is not quite right: one name per oddity, kept as a bit set.
 //!
 //! An anomaly never changes what the response means; it says that the RFC let us choose, and what we chose.
 
@@ -35,6 +35,9 @@ pub enum Anomaly {
     TransferEncodingInHttp10,
     /// Another transfer coding before chunked: the framing is known, the body is still coded.
     OtherCodingBeforeChunked,
+    /// Bytes that no request had asked for: behind this answer, or on the kept connection that was to carry this request.
+    /// Which answer the next bytes belong to cannot be told then, so the connection is closed (RFC 9112 9.2).
+    UnaskedBytes,
     /// White space between a chunk size and the line's end.
     SpaceAfterChunkSize,
 }
@@ -45,7 +48,7 @@ pub struct Anomalies(u32);
 
 impl Anomaly {
     /// Every anomaly, in the order of declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::BareLfHeader,
         Self::BareLfStatusLine,
         Self::BareLfTrailer,
@@ -61,6 +64,7 @@ impl Anomaly {
         Self::ChunkedNotLast,
         Self::TransferEncodingInHttp10,
         Self::OtherCodingBeforeChunked,
+        Self::UnaskedBytes,
         Self::SpaceAfterChunkSize,
     ];
 
@@ -83,6 +87,7 @@ impl Anomaly {
             Self::ChunkedNotLast => "te_chunked_not_last",
             Self::TransferEncodingInHttp10 => "te_in_http_1_0",
             Self::OtherCodingBeforeChunked => "te_other_before_chunked",
+            Self::UnaskedBytes => "unasked_bytes",
             Self::SpaceAfterChunkSize => "ws_after_chunk_size",
         }
     }
@@ -99,6 +104,11 @@ impl Anomalies {
     /// Adds one.
     pub const fn insert(&mut self, anomaly: Anomaly) {
         self.0 |= anomaly.bit();
+    }
+
+    /// Adds those of another set.
+    pub const fn merge(&mut self, other: Self) {
+        self.0 |= other.0;
     }
 
     /// Whether `anomaly` is in the set.

@@ -19,4 +19,4 @@ pub use request::{
     RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
-pub use usage::Usage;
+pub use usage::{MAX_TOKENS, Usage};

@@ -108,7 +108,8 @@ pub struct Counters {
     pub malformed_events: u64,
     /// Events that are JSON without a meaning we know.
     pub unrecognised_events: u64,
-    /// Events, or whole answers, that are JSON only with a tolerant eye: `NaN` or `Infinity` in place of a number.
+    /// Events, or whole answers, that are JSON only with a tolerant eye: `NaN` or `Infinity` in place of a
+    /// number, or more tokens than [`MAX_TOKENS`](crate::record::MAX_TOKENS).
     pub tolerated_events: u64,
     /// Events, or whole answers, with bytes that are not UTF-8.
     pub invalid_utf8_events: u64,

@@ -1,6 +1,12 @@
 //! What a server says about tokens, as it says it, and the one rule that makes its counts comparable.
 
-/// Token counts as the server reported them, last value seen, raw. `None` where it reported none.
+/// The largest number that is taken for a count of tokens: five days of one answer at 10,000 tokens a second, and 400
+/// times the longest context on offer. Sums over a thousand million requests of such counts still fit their type, so
+/// that no sum can saturate, and a double holds each of them.
+pub const MAX_TOKENS: u64 = u32::MAX as u64;
+
+/// Token counts as the server reported them, last value seen, raw. `None` where it reported none, or a number beyond
+/// [`MAX_TOKENS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// `prompt_tokens` (or the dialect's word for it).
@@ -20,6 +26,26 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Takes every number beyond [`MAX_TOKENS`] away; whether there was one.
+    pub fn drop_impossible(&mut self) -> bool {
+        let Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, .. } = self;
+        let counts = [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens];
+        let cache = [&mut self.cached_tokens, &mut self.cache_creation_tokens];
+        let mut dropped = false;
+        for count in counts.into_iter().chain(cache) {
+            dropped |= count.take_if(|count| *count > MAX_TOKENS).is_some();
+        }
+        dropped
+    }
+
+    /// Tokens of the whole prompt and those of them that came from the cache; `None` without one of the two, and where
+    /// the cache gave more than there was: then one of the counts is not what it is called.
+    #[must_use]
+    pub fn cached_of_prompt(&self) -> Option<(u64, u64)> {
+        let (prompt, cached) = (self.whole_prompt_tokens()?, self.cached_tokens?);
+        (cached <= prompt).then_some((cached, prompt))
+    }
+
     /// Tokens of the whole prompt, whichever way the server counts those of its cache: what every number that is derived
     /// from the length of a prompt is made of. `None` without a count of prompt tokens; a count of the cache that the
     /// server did not send adds nothing.
@@ -34,6 +60,30 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_a_count_of_tokens_is_none() {
+        let mut usage = Usage {
+            prompt_tokens: Some(MAX_TOKENS),
+            completion_tokens: Some(MAX_TOKENS + 1),
+            cached_tokens: Some(u64::MAX),
+            ..Usage::default()
+        };
+        assert!(usage.drop_impossible());
+        assert_eq!(usage, Usage { prompt_tokens: Some(MAX_TOKENS), ..Usage::default() });
+        assert!(!usage.drop_impossible());
+    }
+
+    #[test]
+    fn no_more_of_a_prompt_comes_from_the_cache_than_there_is() {
+        let of = |prompt_tokens, cached_tokens, cache_counted_apart| {
+            Usage { prompt_tokens, cached_tokens, cache_counted_apart, ..Usage::default() }.cached_of_prompt()
+        };
+        assert_eq!(of(Some(10), Some(10), false), Some((10, 10)));
+        assert_eq!(of(Some(10), Some(50), false), None);
+        assert_eq!(of(Some(10), Some(50), true), Some((50, 60)));
+        assert_eq!((of(None, Some(1), false), of(Some(1), None, false)), (None, None));
+    }
 
     #[test]
     fn a_whole_prompt_holds_the_tokens_of_the_cache_once() {

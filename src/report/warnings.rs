@@ -8,7 +8,7 @@ use crate::aggregate::tokens::AskedReceived;
 use crate::config::spec::{Endpoint, prompt_room};
 use crate::metrics::MetricId;
 use crate::metrics::row::TokenSource;
-use crate::record::Outcome;
+use crate::record::{Anomaly, Outcome};
 use crate::report::document::RunDocument;
 use crate::report::document::instrument::PrewarmDoc;
 use crate::report::document::provenance::PlanDoc;
@@ -60,7 +60,7 @@ pub enum Code {
     MultiTokenChunks,
     /// Answers came as event streams although none was asked for.
     StreamedUnasked,
-    /// Connections were to be kept and the server closed every one.
+    /// Connections were to be kept and none could be: the server closed them, or sent what spoils them.
     ConnectionsNotKept,
     /// Connections that were to be made before the window could not be made.
     PrewarmFailed,
@@ -183,6 +183,14 @@ fn context_capped(spec: &SpecDoc, max_model_len: Option<u64>) -> Option<String> 
 }
 
 fn cached_share(spec: &SpecDoc, summary: &Summary) -> Option<String> {
+    let beyond = summary.tokens.cached_beyond_prompt;
+    if beyond > 0 {
+        let (some, all) = (display::whole(beyond), display::counted(summary.counts.ok, "answer"));
+        return Some(format!(
+            "{some} of {all} told more cached tokens than prompt tokens: one of the two counts is not what it is called, \
+             and no share of the cache is made of them"
+        ));
+    }
     let sums = summary.tokens.cached.filter(|_| meant_to_be_unique(spec))?;
     let share = sums.share().filter(|share| *share > MAX_CACHED_SHARE)?;
     let most = summary.metric(MetricId::CachedTokens)?.percentiles?.p99;
@@ -289,6 +297,13 @@ fn connections_not_kept(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
     (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0).then(|| {
         let sent = display::counted(counts.sent, "request");
+        if let Some(spoiled) = summary.stream.anomalies.get(&Anomaly::UnaskedBytes) {
+            let spoiled = display::counted(*spoiled, "connection");
+            return format!(
+                "this client closed {spoiled} because bytes came that no request had asked for, so that the next answer \
+                 could not be told from them: each of the {sent} needed a new one"
+            );
+        }
         format!("the server closed every connection after its answer: each of the {sent} needed a new one")
     })
 }

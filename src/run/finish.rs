@@ -240,7 +240,7 @@ fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &[RequestRow]
         verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
     if interrupted {
         Exit::Interrupted
-    } else if rows.iter().all(|row| row.send_start.is_none()) {
+    } else if rows.iter().all(|row| row.send_start.is_none() && row.at.first_byte.is_none()) {
         Exit::Unreachable
     } else if summary.counts.ok == 0 {
         Exit::NothingValid

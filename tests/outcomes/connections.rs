@@ -292,6 +292,12 @@ fn bytes_behind_an_answer_spoil_its_connection_and_no_request() {
         run.all_ok(8);
         assert_eq!(server.connections(), 8, "{junk:?}");
         assert!(run.rows.iter().all(|row| row["output_chunks"] == 2), "{junk:?}");
+        let spoiled = run.rows.iter().filter(|row| row["anomalies"] == serde_json::json!(["unasked_bytes"]));
+        // What follows the last answer may come too late to be seen.
+        assert!(spoiled.count() >= 7, "{junk:?}");
+        let warnings = run.document["warnings"].as_array().unwrap();
+        let told = warnings.iter().find(|warning| warning["code"] == "connections_not_kept").unwrap();
+        assert!(told["text"].as_str().unwrap().starts_with("this client closed "), "{told}");
     }
 }
 
@@ -306,8 +312,56 @@ fn bytes_that_nobody_asked_for_spoil_an_idle_connection() {
         }
         Then::Keep
     });
-    run(&server.base_url(), 8, 1, &[]).all_ok(8);
+    let run = run(&server.base_url(), 8, 1, &[]);
+    run.all_ok(8);
     assert_eq!(server.connections(), 2);
+    // Of the first where they came with its answer, else of the second, which found its connection gone.
+    let told: Vec<_> = run.rows.iter().filter(|row| row["anomalies"][0] == "unasked_bytes").collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["request_index"], sum(&run, "stale_connections"));
+}
+
+/// A server that answers `408` on accept, on its first so many connections, and every request after 100 ms.
+fn greeting(connections: usize) -> Server {
+    const EARLY: &str = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";
+    Server::start_greeting(EARLY, connections, |peer: &mut Peer, _: &Request| {
+        peer.pause(100);
+        peer.say(good());
+        Then::Keep
+    })
+}
+
+#[test]
+fn an_answer_that_comes_before_its_request_ends_it_and_the_connection() {
+    // Whether it is there before the request is sent, or while that is on its way, is a race.
+    let server = greeting(usize::MAX);
+    let run = run(&server.base_url(), 12, 2, &[]);
+    assert_eq!(run.outcomes(), ["http_error"; 12]);
+    assert_eq!(server.connections(), 12, "none is used again");
+    for row in &run.rows {
+        assert_eq!(row["http_status"], 408);
+        let told = row["error"]["detail"].as_str().unwrap();
+        assert_eq!(told.contains("before the request was sent"), row["send_start_ns"].is_null(), "{told}");
+        assert!(row["send_start_ns"].is_null() == (row["bytes_sent"] == 0), "{row}");
+        assert!(!row["first_byte_ns"].is_null());
+    }
+    assert_eq!(run.document["instrument"]["inverted_requests"], 0, "no stamp accuses the instrument");
+    run.ended_with(3);
+}
+
+#[test]
+fn no_answer_is_taken_for_that_of_another_request() {
+    for flags in [&[][..], &["--prewarm"]] {
+        let server = greeting(2);
+        let run = run(&server.base_url(), 10, 2, flags);
+        for row in run.rows.iter().filter(|row| row["outcome"] == "ok") {
+            let took = row["end_ns"].as_i64().unwrap() - row["send_start_ns"].as_i64().unwrap();
+            assert!(took > 95_000_000, "{took} ns: {row}");
+        }
+        let ok = run.outcomes().iter().filter(|outcome| **outcome == "ok").count();
+        assert!(ok >= 8 && (flags.len() == 1 || ok == 8), "{:?}", run.outcomes());
+        assert_eq!(server.connections(), 4, "the first two are replaced");
+    }
 }
 
 #[test]

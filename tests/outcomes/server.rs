@@ -109,6 +109,13 @@ struct Manners {
     /// It takes one connection, waits for what comes over it, and then sees how many more the kernel has for it: that
     /// does not depend on how fast it is.
     gathers: bool,
+    /// Said as soon as a connection is accepted, to so many of them.
+    greeting: (&'static str, usize),
+}
+
+impl Manners {
+    /// Answers whole requests, and says nothing before.
+    const GOOD: Self = Self { idle: PATIENCE, whole: true, gathers: false, greeting: ("", 0) };
 }
 
 #[derive(Default)]
@@ -140,19 +147,28 @@ impl Server {
         idle: Duration,
         script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(Manners { idle, whole: true, gathers: false }, script)
+        Self::start_with(Manners { idle, ..Manners::GOOD }, script)
     }
 
     /// The same, and a request goes to the script when its head was read; its body never is.
     pub(crate) fn start_hasty(script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static) -> Self {
-        Self::start_with(Manners { idle: PATIENCE, whole: false, gathers: false }, script)
+        Self::start_with(Manners { whole: false, ..Manners::GOOD }, script)
     }
 
     /// The same, and when the first request comes it is seen how many connections are there.
     pub(crate) fn start_gathering(
         script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(Manners { idle: PATIENCE, whole: true, gathers: true }, script)
+        Self::start_with(Manners { gathers: true, ..Manners::GOOD }, script)
+    }
+
+    /// A server that speaks before it is asked, on its first so many connections.
+    pub(crate) fn start_greeting(
+        greeting: &'static str,
+        connections: usize,
+        script: impl Fn(&mut Peer, &Request) -> Then + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(Manners { greeting: (greeting, connections), ..Manners::GOOD }, script)
     }
 
     fn start_with(
@@ -241,6 +257,10 @@ fn serve(
     peer.stream.set_nodelay(true).unwrap();
     peer.stream.set_read_timeout(Some(LOOK)).unwrap();
     peer.stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let (greeting, greeted) = manners.greeting;
+    if connection < greeted {
+        peer.say(greeting);
+    }
     let mut unread = Vec::new();
     while let Some(request) = read_request(&mut peer, connection, &mut unread, manners) {
         log.requests.lock().unwrap().push(request.clone());

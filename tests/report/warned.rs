@@ -2,7 +2,7 @@
 
 use hammerscale::config::spec::SimSpec;
 use hammerscale::metrics::row::TokenSource;
-use hammerscale::record::Outcome;
+use hammerscale::record::{Anomaly, Outcome};
 use hammerscale::report::validity::PrewarmFacts;
 use hammerscale::report::warnings::Code;
 
@@ -76,6 +76,11 @@ fn each_warning_comes_alone_and_with_its_figures() {
             "up to 480 tokens of a prompt, more than all prompts have in common: an earlier run",
         ),
         (
+            Code::CachedShare,
+            |run| run.rows[3].usage.cached_tokens = Some(2_560),
+            "1 of 200 answers told more cached tokens than prompt tokens",
+        ),
+        (
             Code::RepeatedPrompts,
             |run| (run.plan.repeats, run.plan.distinct_prompts) = (1, 199),
             "1 prompt had",
@@ -125,6 +130,14 @@ fn each_warning_comes_alone_and_with_its_figures() {
             Code::ConnectionsNotKept,
             |run| run.rows.iter_mut().for_each(|r| r.connection_use = 0),
             "each of the 200 requests",
+        ),
+        (
+            Code::ConnectionsNotKept,
+            |run| {
+                run.rows.iter_mut().for_each(|r| r.connection_use = 0);
+                run.rows[1..].iter_mut().for_each(|r| r.anomalies.insert(Anomaly::UnaskedBytes));
+            },
+            "this client closed 199 connections because bytes came",
         ),
         (
             Code::PrewarmFailed,

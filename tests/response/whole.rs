@@ -157,6 +157,11 @@ fn every_body_without_a_good_answer_has_its_outcome() {
         let start = if outcome == Ok { &b""[..] } else { body.as_bytes() };
         assert_eq!(detail.body_start, start, "{dialect:?} {body}");
     }
+}
+
+#[test]
+fn what_is_no_answer_of_any_endpoint_has_its_outcome() {
+    use Outcome::{EmptyResponse, JsonErrorBody, MalformedEvent, ServerErrorInStream};
     for dialect in ALL {
         for (body, outcome) in [
             ("", EmptyResponse),
@@ -165,13 +170,51 @@ fn every_body_without_a_good_answer_has_its_outcome() {
             ("<html>502</html>", MalformedEvent),
             ("Internal Server Error", MalformedEvent),
             ("data", MalformedEvent),
+            ("42", EmptyResponse),
+            ("\"str\"", EmptyResponse),
+            (" null\n", EmptyResponse),
+            ("\"str", MalformedEvent),
+            ("event: error\ndata: {\"message\":\"m\"}\n\n", ServerErrorInStream),
+            ("data: {\"error\":{\"message\":\"m\"}}\n\ndata: [DONE]\n\n", ServerErrorInStream),
+            ("error: {\"code\":500,\"message\":\"m\"}\n\n", ServerErrorInStream),
             (r#"{"error":{"message":"m","code":429}}"#, JsonErrorBody),
             (r#"[{"error":{"message":"m"}}]"#, JsonErrorBody),
             ("\n\n{\"detail\":\"Not Found\"}", JsonErrorBody),
         ] {
-            assert_eq!(come_to(dialect, body).outcome, Some(outcome), "{dialect:?} {body}");
+            let seen = come_to(dialect, body);
+            assert_eq!(seen.outcome, Some(outcome), "{dialect:?} {body}");
+            if outcome == ServerErrorInStream {
+                assert_eq!(seen.detail.unwrap().message, "m", "{dialect:?} {body}");
+            }
         }
     }
+}
+
+#[test]
+fn what_came_in_place_of_an_answer_is_named() {
+    let message = |dialect, streamed, head: &str, body: &str| {
+        let bytes = with_length("200 OK", head, body.as_bytes());
+        read(&mut reader_of(dialect, streamed), &bytes, &[], End::Silence).account.detail.unwrap().message
+    };
+    let html = "Content-Type: text/html\r\n";
+    let page = "<html>\n<title>502</title> and a long way to go";
+    let named = "(content type: text/html): it begins with \"<html>\\n<title>502</title> and a long way\"";
+    for dialect in ALL {
+        assert_eq!(message(dialect, false, html, page), format!("the answer is no JSON {named}"));
+        for body in ["42", "\"str\""] {
+            let told = message(dialect, false, "", body);
+            assert_eq!(told, "the answer is JSON without anything of an answer");
+        }
+    }
+    assert_eq!(message(Dialect::Chat, true, html, page), format!("the answer is no event stream {named}"));
+    assert_eq!(message(Dialect::Chat, false, "", ""), "the body is empty");
+    let (open, close) = ("[".repeat(200_000), "]".repeat(200_000));
+    assert_eq!(
+        message(Dialect::Chat, false, "", &open),
+        "the answer ends in its middle: EOF while parsing a list at line 1 column 200000"
+    );
+    let deep = format!("{open}{close}");
+    assert_eq!(message(Dialect::Chat, false, "", &deep), "the answer is JSON without anything of an answer");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::client::connection::{Connection, State};
 use crate::client::route::Route;
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
-use crate::record::{ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
+use crate::record::{Anomalies, ErrorDetail, Outcome, RequestRecord, Stamp, StampKind};
 use crate::schedule::{Next, Prepared};
 use crate::units::Ticks;
 
@@ -21,6 +21,8 @@ pub(super) struct Pending {
     due: Ticks,
     /// Kept connections found closed on its way.
     stale: u32,
+    /// What was seen on them.
+    noticed: Anomalies,
 }
 
 /// A place in the closed loop.
@@ -29,8 +31,10 @@ pub(super) struct Slot {
     /// A request that waits for the last bytes of the answer before it, or for the end of the probation, and until
     /// when.
     pub(super) waiting: Option<(Pending, Ticks)>,
-    /// Kept connections found closed since its last request.
+    /// Kept connections found closed, or spoiled by bytes that nobody asked for, since its last request.
     pub(super) stale: u32,
+    /// What was seen on them.
+    pub(super) noticed: Anomalies,
 }
 
 impl Worker {
@@ -47,8 +51,11 @@ impl Worker {
             match self.supply.next() {
                 Next::Request(request) => {
                     self.open += 1;
-                    let stale = self.slots.get_mut(slot).map_or(0, |s| std::mem::take(&mut s.stale));
-                    self.place(slot, Pending { request, due, stale });
+                    let place = self.slots.get_mut(slot);
+                    let (stale, noticed) = place.map_or_else(Default::default, |s| {
+                        (std::mem::take(&mut s.stale), std::mem::take(&mut s.noticed))
+                    });
+                    self.place(slot, Pending { request, due, stale, noticed });
                 }
                 Next::Later => {
                     self.starved = true;
@@ -137,7 +144,7 @@ impl Worker {
 
     fn connect(&mut self, index: usize, pending: Pending) {
         let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
-        record.stale_connections = pending.stale;
+        (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         self.serial += 1;
         record.serial = self.serial;
         let id = self.setup.next_connection();
@@ -229,21 +236,25 @@ impl Worker {
         self.free.push_back((index / CONNECTIONS_PER_SLOT, now));
     }
 
-    /// The handshake is done: the request goes out.
+    /// The handshake is done: the request goes out, unless the peer has spoken already. A server that answers `408` on
+    /// accept would have its answer taken for the one of this request, and every later answer for that of the next.
     pub(super) fn on_connected(&mut self, index: usize) {
         let now = self.clock.ticks();
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.connected(now);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.connected(now);
+        let early = connection.has_early_answer();
+        if early {
+            connection.withhold();
         }
         self.arm(index);
-        self.write(index);
+        if early { self.on_readable(index, false) } else { self.write(index) }
     }
 
     /// Sends on a kept connection.
     fn send_on(&mut self, index: usize, pending: Pending) {
         self.serial += 1;
         let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
-        record.stale_connections = pending.stale;
+        (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         record.serial = self.serial;
         let now = self.clock.ticks();
         if let Some(connection) = self.connections.get_mut(index) {

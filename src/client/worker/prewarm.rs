@@ -194,6 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn connections_on_which_the_server_speaks_before_it_is_asked_are_replaced_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, inlet, _stop) = worker(listener.local_addr().unwrap(), 3);
+        worker.prewarm();
+        let mut accepted: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+        for peer in &mut accepted {
+            peer.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+        answer_all(listener, 3);
+        let (_, records) = records(worker, inlet);
+        assert_eq!(records.len(), 3);
+        for record in records {
+            let found = (record.outcome, record.stale_connections, record.connection_use);
+            assert_eq!(found, (Outcome::Ok, 1, 0));
+        }
+    }
+
+    #[test]
     fn a_close_before_the_first_request_says_nothing_about_the_target() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (mut worker, _inlet, _stop) = worker(listener.local_addr().unwrap(), 1);

@@ -8,6 +8,7 @@ use crate::client::connection::{Connection, State};
 use crate::client::exchange::Progress;
 use crate::client::setup::Reuse;
 use crate::client::socket::{StreamSocket, connect_outcome};
+use crate::record::Anomaly;
 use crate::units::Ticks;
 
 /// Reads of one connection in one turn before the others get theirs: 16 × 64 KiB.
@@ -117,7 +118,13 @@ impl Worker {
                 connection.close();
                 self.end_request(slot, record, state);
             }
-            (Progress::Unexpected, _) => connection.close(),
+            (Progress::Unexpected, _) => {
+                connection.close();
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    slot.stale += 1;
+                    slot.noticed.insert(Anomaly::UnaskedBytes);
+                }
+            }
         }
     }
 

@@ -8,18 +8,20 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::text::{hex4, join_halves};
 
-/// Deeper nesting is refused, so that no input can exhaust the stack: the strict parser's own bound, which its
-/// recursion stays below. The deepest event of the recorded engines and transcripts has 9 levels.
+/// What is nested deeper is checked and then left out, so that no input can exhaust the stack: the strict parser's own
+/// bound, which its recursion stays below. Nothing that is looked at stands so deep: the deepest event of the recorded
+/// engines and transcripts has 9 levels.
 pub const MAX_DEPTH: usize = 127;
 
 /// A parsed event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// The value; duplicate keys: the last one wins.
+    /// The value; duplicate keys: the last one wins. Objects and arrays deeper than [`MAX_DEPTH`] are null.
     pub value: Value,
     /// `NaN` or `Infinity` stood where a number should; they are null in the value.
     pub not_a_number: bool,
@@ -47,21 +49,69 @@ impl NotJson {
 /// Parses one JSON text.
 ///
 /// # Errors
-/// When the text is not JSON even with the tolerance described above, or nested deeper than [`MAX_DEPTH`].
+/// When the text is not JSON even with the tolerance described above.
 pub fn parse(data: &[u8]) -> Result<Parsed, NotJson> {
-    let refused = match serde_json::from_slice(data) {
-        Ok(value) => return Ok(Parsed { value, not_a_number: false, invalid_utf8: false }),
-        Err(error) => error,
-    };
+    if let Ok(value) = serde_json::from_slice(data) {
+        return Ok(Parsed { value, not_a_number: false, invalid_utf8: false });
+    }
     let text = String::from_utf8_lossy(data);
     let invalid_utf8 = matches!(text, Cow::Owned(_));
     let mended = mend(&text);
-    if mended.text.is_none() && !invalid_utf8 {
-        return Err(NotJson::because(&refused, invalid_utf8));
-    }
-    match serde_json::from_str(mended.text.as_deref().unwrap_or(&text)) {
+    match parse_any_depth(mended.text.as_deref().unwrap_or(&text)) {
         Ok(value) => Ok(Parsed { value, not_a_number: mended.not_a_number, invalid_utf8 }),
         Err(error) => Err(NotJson::because(&error, invalid_utf8)),
+    }
+}
+
+/// Parses a text without what is too deep in it, which is JSON too: the strict parser checks what it ignores without
+/// recursion.
+fn parse_any_depth(text: &str) -> serde_json::Result<Value> {
+    let Some(pruned) = prune(text) else { return serde_json::from_str(text) };
+    serde_json::from_str::<IgnoredAny>(text)?;
+    serde_json::from_str(&pruned)
+}
+
+/// A text with null for every object and array deeper than [`MAX_DEPTH`]; `None` when there is none. Only brackets and
+/// strings are looked at, so what comes of a text that is not JSON means nothing.
+fn prune(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let (mut copied, mut depth) = (0, 0_usize);
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => skip_string(&mut bytes),
+            b'{' | b'[' => {
+                depth += 1;
+                if depth == MAX_DEPTH + 1 {
+                    out.push_str(text.get(copied..at)?);
+                    out.push_str("null");
+                    copied = text.len();
+                }
+            }
+            b'}' | b']' => {
+                if depth == MAX_DEPTH + 1 {
+                    copied = at + 1;
+                }
+                depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+    if out.is_empty() {
+        return None;
+    }
+    out.push_str(text.get(copied..)?);
+    Some(out)
+}
+
+/// Goes past the rest of a string.
+fn skip_string(bytes: &mut impl Iterator<Item = (usize, u8)>) {
+    while let Some((_, byte)) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
     }
 }
 
@@ -263,11 +313,36 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
-        let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
-        assert!(parse(&nested(MAX_DEPTH)).is_ok());
-        assert!(parse(&nested(MAX_DEPTH + 1)).is_err());
-        assert!(parse(&nested(1_000_000)).is_err());
-        assert!(parse(&vec![b'['; 1_000_000]).is_err());
+    fn what_is_too_deep_is_checked_and_left_out() {
+        fn depth(value: &Value) -> usize {
+            match value {
+                Value::Array(values) => 1 + values.first().map_or(0, depth),
+                Value::Object(object) => 1 + object.get("a").map_or(0, depth),
+                _ => 0,
+            }
+        }
+        let nested = |levels: usize, inside: &str| {
+            let (open, close) = (r#"{"a":["#.repeat(levels / 2), "]}".repeat(levels / 2));
+            format!("{open}{inside}{close}")
+        };
+        for levels in [MAX_DEPTH - 1, MAX_DEPTH + 1, MAX_DEPTH + 3, 1_000_000] {
+            let text = format!(r#"{{"a":{0},"b":[{0},"]}}\\\"",2],"c":3}}"#, nested(levels, r#""x]""#));
+            let parsed = parse(text.as_bytes()).unwrap();
+            assert_eq!(depth(&parsed.value), (levels + 1).min(MAX_DEPTH));
+            assert_eq!((&parsed.value["b"][1], &parsed.value["b"][2]), (&json!("]}\\\""), &json!(2)));
+            assert_eq!(parsed.value["c"], json!(3));
+        }
+        let mended = parse(nested(200, "NaN").as_bytes()).unwrap();
+        assert!(mended.not_a_number);
+        for (broken, ends_early) in [
+            (nested(200, "x"), false),
+            (nested(1_000_000, "1,"), false),
+            (nested(200, "1") + "]", false),
+            (nested(200, "1").replacen("]}", "}]", 1), false),
+            ("[".repeat(1_000_000), true),
+            (nested(200, "1").replacen("1", "\"", 1), true),
+        ] {
+            assert_eq!(parse(broken.as_bytes()).unwrap_err().ends_early, ends_early);
+        }
     }
 }

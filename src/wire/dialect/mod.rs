@@ -43,6 +43,7 @@ pub use server_error::{ErrorCode, MAX_IDENTIFIER_CHARS, MAX_MESSAGE_CHARS, Serve
 pub use stream::{EventMeaning, StreamAccount};
 pub use text::{JsonText, Piece, Pieces};
 pub use verdict::BodyEnding;
+pub use whole::EMPTY_BODY;
 
 use crate::record::{OutputKind, Usage};
 use chat::Chat;

@@ -5,9 +5,10 @@
 //! ended is judged in the neighbouring `verdict`.
 
 use super::capture::{TextRule, Texts};
+use super::server_error::bounded;
 use super::tally::{ChoicesSeen, Tally};
 use super::whole::Whole;
-use super::{Dialect, EventReader, Facts, Malformed, ServerError, full};
+use super::{Dialect, EventReader, Facts, MAX_IDENTIFIER_CHARS, Malformed, ServerError, full};
 use crate::record::{CapturedText, Counters, FinishReasons, OutputKind, RequestRecord, Usage};
 
 /// Bytes kept of an event that is not JSON: enough to recognise what it is.
@@ -72,6 +73,8 @@ pub struct StreamAccount {
     pub(super) whole: Option<Whole>,
     pub(super) error: Option<Box<ServerError>>,
     pub(super) malformed: Option<MalformedEvent>,
+    /// The beginning of the first event without a meaning we know, and its type; the storage is reused.
+    pub(super) unknown: UnknownEvent,
     pub(super) cut_after_terminal: bool,
     pub(super) texts: Texts,
 }
@@ -84,6 +87,42 @@ pub(super) struct MalformedEvent {
     pub(super) start: Vec<u8>,
     /// It was not ended by an empty line: an answer that was cut, rather than one that is broken.
     pub(super) unterminated: bool,
+}
+
+/// The first event that means nothing to us.
+#[derive(Debug, Default)]
+pub(super) struct UnknownEvent {
+    event: Vec<u8>,
+    start: Vec<u8>,
+}
+
+impl UnknownEvent {
+    fn clear(&mut self) {
+        self.event.clear();
+        self.start.clear();
+    }
+
+    fn keep(&mut self, event: &[u8], data: &[u8]) {
+        for (kept, whole) in [(&mut self.event, event), (&mut self.start, data)] {
+            kept.extend_from_slice(whole.get(..MAX_MALFORMED_BYTES).unwrap_or(whole));
+        }
+    }
+
+    /// What it calls itself: its type, else what its data name, else how they begin.
+    pub(super) fn name(&self) -> String {
+        let parsed = full::parse(&self.start).ok().map(|parsed| parsed.value);
+        let said = |key: &str| parsed.as_ref()?.get(key)?.as_str();
+        let (what, name) = if let Some(name) = said("type") {
+            ("event type", name.to_owned())
+        } else if !self.event.is_empty() {
+            ("event type", String::from_utf8_lossy(&self.event).into_owned())
+        } else if let Some(name) = said("object") {
+            ("object", name.to_owned())
+        } else {
+            ("data", String::from_utf8_lossy(&self.start).into_owned())
+        };
+        format!("{what} {}", bounded(&name, MAX_IDENTIFIER_CHARS))
+    }
 }
 
 impl StreamAccount {
@@ -108,6 +147,7 @@ impl StreamAccount {
         self.whole = None;
         self.error = None;
         self.malformed = None;
+        self.unknown.clear();
         self.cut_after_terminal = false;
         self.texts.start(rule);
     }
@@ -243,7 +283,8 @@ impl StreamAccount {
             return EventMeaning { after_terminal: true, ..EventMeaning::default() };
         }
         let mut tally = Tally::new(&mut self.counters, &mut self.finish, &mut self.choices, &mut self.texts);
-        let facts = self.reader.read(event, data, &mut tally);
+        let mut facts = self.reader.read(event, data, &mut tally);
+        let impossible = drop_impossible(&mut facts.usage);
         let mut meaning = tally.into_meaning();
         meaning.terminal = facts.terminal;
         meaning.error = facts.error.is_some();
@@ -253,7 +294,11 @@ impl StreamAccount {
         meaning.textless = facts.empty_content && meaning.output.is_none() && !meaning.error;
         meaning.completion_tokens = facts.usage.and_then(|usage| usage.completion_tokens);
         meaning.new_tokens = self.new_tokens(&meaning);
+        if meaning.unrecognised && self.counters.unrecognised_events == 0 {
+            self.unknown.keep(event, data);
+        }
         self.count(&meaning, &facts);
+        self.counters.tolerated_events += u64::from(impossible && !facts.not_a_number);
         self.keep(facts, data, unterminated);
         meaning
     }
@@ -309,6 +354,15 @@ impl StreamAccount {
             });
         }
     }
+}
+
+/// Takes away what cannot be a count of tokens, and a report that says nothing else; whether there was any.
+pub(super) fn drop_impossible(usage: &mut Option<Usage>) -> bool {
+    let dropped = usage.as_mut().is_some_and(Usage::drop_impossible);
+    if dropped {
+        usage.take_if(|left| Usage { cache_counted_apart: false, ..*left } == Usage::default());
+    }
+    dropped
 }
 
 /// Gateways write their keep-alives into data: nothing, or a comment (`data: : OPENROUTER PROCESSING`). They are no
@@ -375,6 +429,25 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_cannot_be_a_count_of_tokens_is_none_and_is_told() {
+        const HUGE: u64 = u64::MAX;
+        // The second one has a key twice, so that the full parse has to decide.
+        for start in ["{", r#"{"object":1,"object":2,"#] {
+            let mut account = account(None);
+            let event =
+                format!(r#"{start}"choices":[],"usage":{{"prompt_tokens":7,"completion_tokens":{HUGE}}}}}"#);
+            assert_eq!(account.on_event(b"", event.as_bytes()).completion_tokens, None);
+            assert_eq!(account.usage(), Usage { prompt_tokens: Some(7), ..Usage::default() });
+            let event = format!(r#"{start}"choices":[],"usage":{{"completion_tokens":{HUGE}}}}}"#);
+            account.on_event(b"", event.as_bytes());
+            assert_eq!((account.counters().usage_events, account.counters().tolerated_events), (1, 2));
+            account.start(TextRule::default());
+            account.on_whole(event.as_bytes());
+            assert_eq!((account.usage(), account.counters().tolerated_events), (Usage::default(), 1));
+        }
+    }
+
+    #[test]
     fn one_event_counts_once_per_kind_and_its_deltas_count_per_choice() {
         let mut account = account(Some(100));
         let meaning = account.on_event(
@@ -391,6 +464,20 @@ mod tests {
         assert!(account.several_choices());
         assert_eq!(account.visible_text().unwrap().text, "ac");
         assert_eq!(account.reasoning_text().unwrap().text, "b");
+    }
+
+    #[test]
+    fn output_beside_something_deep_is_output() {
+        for levels in [50, 100, 200, 100_000] {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let event = format!(
+                r#"{{"choices":[{{"index":0,"logprobs":{open}{close},"delta":{{"content":"a"}}}}]}}"#
+            );
+            let mut account = account(Some(100));
+            let meaning = account.on_event(b"", event.as_bytes());
+            assert_eq!((meaning.output, meaning.malformed), (Some(OutputKind::Content), false), "{levels}");
+            assert_eq!(account.visible_text().unwrap().text, "a");
+        }
     }
 
     #[test]
@@ -478,10 +565,20 @@ mod tests {
         assert_eq!(tokens(&format!("{{{timings},{groq},{choice},\"usage\":null}}")), Some(2));
         assert_eq!(tokens(&format!("{{{timings},{groq},\"usage\":{{}}}}")), Some(3));
         assert_eq!(tokens(&format!("{{{timings}}}")), Some(4));
-        for odd in ["-1", "1.0", "true", "\"1\"", "null", "1e2", "99999999999999999999"] {
+        for odd in [
+            "4294967296",
+            "18446744073709551615",
+            "-1",
+            "1.0",
+            "true",
+            "\"1\"",
+            "null",
+            "1e2",
+            "99999999999999999999",
+        ] {
             assert_eq!(tokens(&format!(r#"{{"usage":{{"completion_tokens":{odd}}}}}"#)), None, "{odd}");
         }
-        assert_eq!(tokens(r#"{"usage":{"completion_tokens":18446744073709551615}}"#), Some(u64::MAX));
+        assert_eq!(tokens(r#"{"usage":{"completion_tokens":4294967295}}"#), Some(crate::record::MAX_TOKENS));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl StreamAccount {
         }
         let only_done = self.counters.events == 1;
         let what = if only_done { "only [DONE]" } else { "nothing of meaning before [DONE]" };
-        sentence(Outcome::EmptyResponse, &format!("{what}: no choice, no finish_reason, no usage"))
+        self.sentence(Outcome::EmptyResponse, &format!("{what}: no choice, no finish_reason, no usage"))
     }
 
     fn conclude_unfinished(&self) -> (Outcome, Option<ErrorDetail>) {
@@ -83,8 +83,19 @@ impl StreamAccount {
                 (Outcome::MalformedEvent, Some(detail))
             }
             // An event that is broken because the answer ends in its middle is a cut answer, not a broken event.
-            _ => sentence(Outcome::TruncatedStream, UNFINISHED),
+            _ => self.sentence(Outcome::TruncatedStream, UNFINISHED),
         }
+    }
+
+    /// With the events that another endpoint may have understood, which are how an answer can have many and nothing.
+    fn sentence(&self, outcome: Outcome, message: &str) -> (Outcome, Option<ErrorDetail>) {
+        let counted = match self.counters.unrecognised_events {
+            0 => return sentence(outcome, message),
+            1 => "1 event means".to_owned(),
+            unknown => format!("{unknown} events mean"),
+        };
+        let first = self.unknown.name();
+        sentence(outcome, &format!("{message}; {counted} nothing on this endpoint (first: {first})"))
     }
 }
 
@@ -171,6 +182,41 @@ mod tests {
         check(&[TOKEN, FINISH], CutShort, Outcome::TruncatedBody);
         check(&[], CutShort, Outcome::TruncatedBody);
         check(&[TOKEN, FINISH], Reset, Outcome::ResetMidstream);
+    }
+
+    #[test]
+    fn events_of_another_endpoint_are_named() {
+        for (events, told) in [
+            (
+                &[r#"{"type":"message_start","message":{}}"#, r#"{"type":"message_stop"}"#][..],
+                "; 2 events mean nothing on this endpoint (first: event type message_start)",
+            ),
+            (&[TOKEN, r#"{"object":"x"}"#], "; 1 event means nothing on this endpoint (first: object x)"),
+            (&["[7]"], "; 1 event means nothing on this endpoint (first: data [7])"),
+            (
+                &[r#"{"type":"ping"}"#, DONE],
+                "; 1 event means nothing on this endpoint (first: event type ping)",
+            ),
+            (&[TOKEN], UNFINISHED),
+            (&[], UNFINISHED),
+        ] {
+            let message = ended(events, CleanEnd).1.unwrap().message;
+            assert!(message.ends_with(told), "{message}");
+        }
+        for dialect in [Dialect::Messages, Dialect::Responses] {
+            let mut account = StreamAccount::new(dialect);
+            for (event, name) in [(&b""[..], "object chat.completion.chunk"), (b"odd", "event type odd")] {
+                account.start(TextRule::default());
+                let chunk = format!(r#"{{"object":"chat.completion.chunk",{}"#, &TOKEN[1..]);
+                account.on_event(event, chunk.as_bytes());
+                let (outcome, detail) = account.conclude(CleanEnd);
+                assert_eq!(outcome, Outcome::TruncatedStream);
+                assert!(
+                    detail.as_ref().unwrap().message.ends_with(&format!("(first: {name})")),
+                    "{detail:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -5,10 +5,14 @@
 
 use super::full::NotJson;
 use super::plain::{error_in_body, without_mark};
+use super::stream::drop_impossible;
 use super::tally::Tally;
 use super::verdict::sentence;
 use super::{Dialect, Facts, StreamAccount, embeddings, full};
 use crate::record::{Counters, ErrorDetail, Outcome};
+
+/// There was not even a part of an answer.
+pub const EMPTY_BODY: &str = "the body is empty";
 
 /// What a whole answer turned out to be.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl StreamAccount {
         } else {
             full::parse(body).map(|parsed| self.read_whole(&parsed))
         };
-        let (output, facts) = match read {
+        let (output, mut facts) = match read {
             Ok(read) => read,
             Err(refusal) => {
                 self.whole = Some(Whole::NotJson(refusal));
@@ -48,7 +52,8 @@ impl StreamAccount {
             Some(true) => Whole::WithOutput,
             Some(false) | None => Whole::WithoutOutput,
         });
-        self.counters.tolerated_events += u64::from(facts.not_a_number);
+        let impossible = drop_impossible(&mut facts.usage);
+        self.counters.tolerated_events += u64::from(facts.not_a_number || impossible);
         self.counters.invalid_utf8_events += u64::from(facts.invalid_utf8);
         self.usage = facts.usage.unwrap_or_default();
         self.error = facts.error;
@@ -80,7 +85,7 @@ impl StreamAccount {
             Whole::Foreign => {
                 sentence(Outcome::EmptyResponse, "the answer is JSON without anything of an answer")
             }
-            Whole::Empty => sentence(Outcome::EmptyResponse, "the body is empty"),
+            Whole::Empty => sentence(Outcome::EmptyResponse, EMPTY_BODY),
             // Whatever its framing says, what came is the beginning of an answer.
             Whole::NotJson(refusal) if refusal.ends_early => sentence(
                 Outcome::TruncatedBody,

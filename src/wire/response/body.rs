@@ -6,8 +6,9 @@
 //! nothing.
 
 use super::{AnswerRule, Marks};
+use crate::record::ErrorDetail;
 use crate::wire::dialect::plain::{BodyKind, classify_start, is_blank};
-use crate::wire::dialect::{Dialect, StreamAccount};
+use crate::wire::dialect::{Dialect, EventMeaning, ServerError, StreamAccount, TextRule, full};
 use crate::wire::http1::Head;
 use crate::wire::sse::{EVENT_LIMIT_BYTES, Event, Limits, Parser, Sink, SseError};
 
@@ -145,6 +146,8 @@ impl Body {
     /// of a server that forgets the last line, so it is looked at.
     pub(super) fn finish(&mut self, marks: &mut impl Marks) -> Result<(), SseError> {
         match self.kind {
+            // A number or a string is JSON too, if no answer.
+            Kind::Plain(Plain::Other) if self.is_other_json() => self.kind = Kind::Whole,
             Kind::Plain(_) | Kind::Bytes => return Ok(()),
             // Half a field name or half a magic number, and nothing more.
             Kind::Undecided if !is_blank(&self.start) => {
@@ -293,10 +296,40 @@ impl Body {
         fed
     }
 
+    /// Whether it is all there, and JSON that does not begin as an answer does, where one JSON text was asked for.
+    fn is_other_json(&self) -> bool {
+        self.expected() == Expected::Whole
+            && self.bytes == self.start.len() as u64
+            && full::parse(self.start.trim_ascii()).is_ok()
+    }
+
     fn keep(&mut self, data: &[u8]) {
         let room = BODY_READ_BYTES.saturating_sub(self.start.len());
         self.start.extend_from_slice(data.get(..room).unwrap_or(data));
     }
+}
+
+/// The error that an event stream reports, where none could be an answer; `None` also for what is no such stream.
+pub(super) fn error_in_stream(content_type: Option<&[u8]>, start: &[u8]) -> Option<ErrorDetail> {
+    if classify_start(content_type, start) != BodyKind::EventStream {
+        return None;
+    }
+    let mut stream = Body { kind: Kind::Events, ..Body::new(AnswerRule::default()) };
+    stream.account.start(TextRule::default());
+    // A limit stops the reading, not what was found before it.
+    let _ = stream.take_events(start, &mut Unmarked);
+    let _ = stream.finish(&mut Unmarked);
+    stream.account.server_error().map(ServerError::to_detail)
+}
+
+/// For reading outside a run.
+struct Unmarked;
+
+impl Marks for Unmarked {
+    fn first_byte(&mut self) {}
+    fn interim(&mut self) {}
+    fn head_done(&mut self) {}
+    fn event(&mut self, _: &EventMeaning) {}
 }
 
 /// Hands events from the parser to the account and their meaning to the caller.

@@ -18,9 +18,9 @@ mod body;
 mod verdict;
 
 pub use body::{BODY_DISCARD_BYTES, BODY_READ_BYTES, WHOLE_BODY_BYTES};
-pub use verdict::BODY_START_BYTES;
+pub use verdict::{BODY_START_BYTES, beginning};
 
-use crate::record::{ErrorDetail, Outcome, RequestRecord};
+use crate::record::{Anomaly, ErrorDetail, Outcome, RequestRecord};
 use crate::units::Nanos;
 use crate::wire::dialect::{Dialect, EventMeaning, StreamAccount, TextRule};
 use crate::wire::http1::{Head, Method, Part, ResponseDecoder};
@@ -130,8 +130,10 @@ pub struct ResponseReader {
     /// The first byte of the answer that is being read was marked.
     first_byte_marked: bool,
     head_done: bool,
-    /// The connection broke, or bytes came behind the end of the answer.
-    spoiled: bool,
+    /// The connection broke.
+    broken: bool,
+    /// Bytes came behind the end of the answer.
+    unasked_bytes: bool,
     /// Nothing more is read.
     over: bool,
     verdict: Option<Verdict>,
@@ -148,7 +150,8 @@ impl ResponseReader {
             begun: false,
             first_byte_marked: false,
             head_done: false,
-            spoiled: false,
+            broken: false,
+            unasked_bytes: false,
             over: false,
             verdict: None,
         };
@@ -163,7 +166,8 @@ impl ResponseReader {
         self.begun = false;
         self.first_byte_marked = false;
         self.head_done = false;
-        self.spoiled = false;
+        self.broken = false;
+        self.unasked_bytes = false;
         self.over = false;
         self.verdict = None;
     }
@@ -172,7 +176,7 @@ impl ResponseReader {
     /// again: [`Reading::Failed`].
     pub fn read(&mut self, bytes: &[u8], marks: &mut impl Marks) -> Reading {
         if self.over {
-            self.spoiled |= !bytes.is_empty();
+            self.unasked_bytes |= !bytes.is_empty();
             return Reading::Failed;
         }
         let mut rest = bytes;
@@ -208,7 +212,7 @@ impl ResponseReader {
                     Err(Stop::Enough) => return self.end(Ending::GivenUp, Reading::Failed),
                 },
                 Part::End => {
-                    self.spoiled = !rest.is_empty();
+                    self.unasked_bytes = !rest.is_empty();
                     return self.end_cleanly(Reading::Complete, marks);
                 }
             }
@@ -229,7 +233,7 @@ impl ResponseReader {
 
     /// The connection broke; `message` is the kernel's word for it.
     pub fn reset(&mut self, message: &str) -> Reading {
-        self.spoiled = true;
+        self.broken = true;
         if self.over { Reading::Failed } else { self.end(Ending::Reset(message), Reading::Failed) }
     }
 
@@ -242,8 +246,13 @@ impl ResponseReader {
     /// Whether the connection may carry another request: so far, and for good once the answer is complete.
     #[must_use]
     pub fn may_keep_alive(&self) -> bool {
-        let persistent = self.decoder.head().is_some_and(Head::is_persistent);
-        persistent && !self.spoiled && (!self.over || self.decoder.reusable())
+        /// RFC 9110 15.5.9: the server has waited for a request long enough and closes, whether it says so or not. It
+        /// may have said it while the request was on its way, and would then answer that one later.
+        const REQUEST_TIMEOUT: u16 = 408;
+
+        let head = self.decoder.head();
+        let persistent = head.is_some_and(|head| head.is_persistent() && head.status() != REQUEST_TIMEOUT);
+        persistent && !self.broken && !self.unasked_bytes && (!self.over || self.decoder.reusable())
     }
 
     /// How long the server said it keeps an idle connection (`Keep-Alive: timeout=`).
@@ -271,7 +280,10 @@ impl ResponseReader {
         self.give_up();
         record.counters.body_bytes = self.body.bytes();
         record.streamed_unasked = self.body.is_unasked_stream();
-        record.anomalies = self.decoder.anomalies();
+        record.anomalies.merge(self.decoder.anomalies());
+        if self.unasked_bytes {
+            record.anomalies.insert(Anomaly::UnaskedBytes);
+        }
         self.body.account.write_to(record);
     }
 

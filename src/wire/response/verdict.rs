@@ -16,7 +16,7 @@
 //!
 //! Ends from outside, a deadline for instance, are the caller's: then an answer that is undecided here stays so.
 
-use super::body::{Body, Plain, WHOLE_BODY_BYTES};
+use super::body::{Body, Plain, WHOLE_BODY_BYTES, error_in_stream};
 use crate::record::{ErrorDetail, Outcome};
 use crate::wire::dialect::plain::{read_error_body, read_failure_body};
 use crate::wire::dialect::{BodyEnding, Dialect, MAX_MESSAGE_CHARS};
@@ -141,18 +141,24 @@ fn of_other(body: &mut Body, decoder: &ResponseDecoder, ending: Ending<'_>) -> V
     if let Some(said) = read_error_body(&start) {
         return (Outcome::JsonErrorBody, Some(with_start(said, start)));
     }
+    let content_type = decoder.head().and_then(Head::content_type);
+    if let Some(said) = error_in_stream(content_type, &start) {
+        return (Outcome::ServerErrorInStream, Some(with_start(said, start)));
+    }
     let (outcome, detail) = match ending {
         Ending::Http(error) => of_http(error, decoder),
         Ending::Reset(message) => says(Outcome::ResetMidstream, message),
         Ending::Clean | Ending::Limit(_) | Ending::TooLong | Ending::GivenUp => {
-            let head = decoder.head();
-            let content_type = head.and_then(Head::content_type).map_or("none".to_owned(), lossy);
+            let content_type = content_type.map_or("none".to_owned(), lossy);
             let (outcome, what) = if body.is_stream_expected() {
                 (Outcome::NotAStream, "event stream")
             } else {
                 (Outcome::MalformedEvent, "JSON")
             };
-            says(outcome, &format!("the answer is no {what} (content type: {content_type})"))
+            says(
+                outcome,
+                &format!("the answer is no {what} (content type: {content_type}): {}", beginning(&start)),
+            )
         }
     };
     (outcome, Some(with_start(detail.unwrap_or_default(), start)))
@@ -201,6 +207,15 @@ fn of_http(error: HttpError, decoder: &ResponseDecoder) -> Verdict {
 
 fn says(outcome: Outcome, message: &str) -> Verdict {
     (outcome, Some(ErrorDetail { message: message.to_owned(), ..ErrorDetail::default() }))
+}
+
+/// How a body begins, for a person to recognise it.
+pub fn beginning(start: &[u8]) -> String {
+    /// Enough to tell a page of HTML from a line of text.
+    const CHARS: usize = 40;
+
+    let text: String = lossy(start).chars().take(CHARS).collect();
+    format!("it begins with {text:?}")
 }
 
 fn with_start(detail: ErrorDetail, mut start: Vec<u8>) -> ErrorDetail {
