@@ -10,7 +10,6 @@ use crate::exit::Exit;
 use crate::inspect::{Capture, Form};
 use crate::report::inspect::Reader;
 use crate::wire::dialect::Dialect;
-use crate::wire::http1::Method;
 
 /// Most bytes that are read: the whole capture is held, and a pipe may never end. No answer is a tenth of it.
 const MAX_INPUT_BYTES: u64 = 1 << 28;
@@ -34,18 +33,9 @@ pub fn run(args: &InspectArgs) -> Exit {
         CapturedForm::Messages => Form::Answer(Dialect::Messages),
         CapturedForm::Embeddings => Form::Answer(Dialect::Embeddings),
     };
-    if args.no_stream && matches!(form, Form::Sse | Form::Http) {
-        return fail(&"--no-stream is about the answer of an endpoint, such as --as chat", Exit::Usage);
-    }
     // Embeddings are never streamed.
     let streamed = !args.no_stream && form != Form::Answer(Dialect::Embeddings);
-    let capture = Capture {
-        bytes: &bytes,
-        cut: args.cut,
-        method: args.method.unwrap_or(Method::Post),
-        closed: args.eof,
-        streamed,
-    };
+    let capture = Capture { bytes: &bytes, cut: args.cut, method: args.method, closed: args.eof, streamed };
     let reader = if args.json { Reader::Program } else { Reader::Person };
     match capture.print(form, BufWriter::new(io::stdout().lock()), reader) {
         // The reader of a pipe has seen enough.

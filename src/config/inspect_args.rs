@@ -26,9 +26,9 @@ pub struct InspectArgs {
     /// Feed the bytes in pieces of K; 0 feeds them whole. The result never depends on it.
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub cut: usize,
-    /// Method of the request that was answered: an answer to HEAD has no body [default: POST]
-    #[arg(long, value_name = "METHOD", value_parser = method)]
-    pub method: Option<Method>,
+    /// Method of the request that was answered: an answer to HEAD has no body.
+    #[arg(long, value_name = "METHOD", default_value = "POST", value_parser = method)]
+    pub method: Method,
     /// The peer closed behind the bytes (`--as http`).
     #[arg(long)]
     pub eof: bool,
@@ -59,16 +59,9 @@ impl InspectArgs {
     /// # Errors
     /// [`UsageError`] naming the flag.
     pub fn check(&self) -> Result<(), UsageError> {
-        if self.eof && self.form != CapturedForm::Http {
-            let reason = "the bytes of every other form end with their file anyway";
-            return Err(UsageError::clash("--eof", &format!("--as {}", self.form.name()), reason));
-        }
-        if self.method.is_some() && self.form == CapturedForm::Sse {
-            return Err(UsageError::clash(
-                "--method",
-                "--as sse",
-                "an event stream alone answers no request",
-            ));
+        if self.no_stream && matches!(self.form, CapturedForm::Sse | CapturedForm::Http) {
+            let reason = "it is about the answer of an endpoint, such as --as chat";
+            return Err(UsageError::clash("--no-stream", &format!("--as {}", self.form.name()), reason));
         }
         Ok(())
     }

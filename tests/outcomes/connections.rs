@@ -315,10 +315,11 @@ fn bytes_that_nobody_asked_for_spoil_an_idle_connection() {
     let run = run(&server.base_url(), 8, 1, &[]);
     run.all_ok(8);
     assert_eq!(server.connections(), 2);
-    // Of the first where they came with its answer, else of the second, which found its connection gone.
+    // Of the first where they came with its answer; else of the one that found its connection gone, which is not always
+    // the second: a slot that did not wait for the last chunk has sent that on another connection.
     let told: Vec<_> = run.rows.iter().filter(|row| row["anomalies"][0] == "unasked_bytes").collect();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["request_index"], sum(&run, "stale_connections"));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!(told[0]["request_index"] != 0, sum(&run, "stale_connections") == 1, "{told:#?}");
 }
 
 /// A server that answers `408` on accept, on its first so many connections, and every request after 100 ms.

@@ -35,7 +35,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 19] = [
+    let table: [(Code, Change, &str); 21] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
