@@ -8,13 +8,32 @@ use serde_json::Value;
 use super::spec::{BodySpec, LabelSpec, OutputSpec, PlainSpec, RunSpec, SimSpec, TargetSpec};
 use crate::record::mask::{self, Mask, NAMED_MASK, is_credential};
 
-/// The secrets of a run: its key and the values of its header fields.
+/// What a server's words are searched for: the run's key and the values of all its header fields. Which of these are
+/// secret is the user's business, and a server has no reason to repeat any.
 #[must_use]
 pub fn secrets(target: &TargetSpec) -> Mask {
+    mask_of(target, |_, _| true)
+}
+
+/// What the user's own settings are searched for: the run's key, and the values of header fields that are credentials by
+/// their name or their scheme. The value of another field may well be a model's name or a host, which is no secret.
+#[must_use]
+pub fn typed_secrets(target: &TargetSpec) -> Mask {
+    // RFC 7235 section 2.1: a scheme, a space, the credentials.
+    let scheme = |value: &str| {
+        let name = value.split(' ').next().unwrap_or_default();
+        ["bearer", "basic", "digest"].iter().any(|scheme| name.eq_ignore_ascii_case(scheme))
+    };
+    mask_of(target, |name, value| is_credential(name) || scheme(value))
+}
+
+fn mask_of(target: &TargetSpec, counts: impl Fn(&str, &str) -> bool) -> Mask {
     let key = target.api_key.iter().map(|key| key.reveal().to_owned());
+    let fields = target.headers.iter().map(|(name, value)| (name.as_str(), value.reveal()));
     // Of `Bearer KEY` the key alone must not be shown either.
-    let values = target.headers.iter().map(|(_, value)| value.reveal());
-    let values = values.flat_map(|value| [Some(value), value.split_whitespace().last()]);
+    let values = fields
+        .filter(|(name, value)| counts(name, value))
+        .flat_map(|(_, value)| [Some(value), value.split_whitespace().last()]);
     Mask::new(key.chain(values.flatten().map(str::to_owned)))
 }
 
@@ -22,7 +41,7 @@ pub fn secrets(target: &TargetSpec) -> Mask {
 /// field does not compile before it was thought of here.
 #[must_use]
 pub fn shown(spec: &RunSpec) -> RunSpec {
-    let mask = secrets(&spec.target);
+    let mask = typed_secrets(&spec.target);
     let RunSpec { target, load, prompt, body, connection, instrument, output, labels, dry_run } =
         spec.clone();
     RunSpec {
@@ -120,10 +139,10 @@ fn texts(pairs: Vec<(String, String)>, mask: &Mask) -> Vec<(String, String)> {
     pairs.into_iter().map(|(name, value)| (masked(name, mask), masked(value, mask))).collect()
 }
 
-/// A text without the secrets.
+/// A text of the user's without the secrets.
 #[must_use]
 pub fn masked(mut text: String, mask: &Mask) -> String {
-    mask.text(&mut text);
+    mask.whole(&mut text);
     text
 }
 
@@ -174,6 +193,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::spec::{Endpoint, Secret};
 
     #[test]
     fn texts_below_a_credentials_name_are_masked_and_numbers_are_not() {
@@ -182,6 +202,35 @@ mod tests {
         assert_eq!(member("api_key", r#""u""#), json!(NAMED_MASK));
         let shown = member("x", r#"{"auth": {"a": ["b", 1]}, "min_tokens": 5, "b": "c"}"#);
         assert_eq!(shown, json!({"auth": {"a": [NAMED_MASK, 1]}, "min_tokens": 5, "b": "c"}));
+    }
+
+    #[test]
+    fn only_fields_that_authenticate_are_secrets_in_what_was_typed() {
+        let field = |name: &str, value: &str| (name.to_owned(), Secret::new(value.to_owned()));
+        let target = TargetSpec {
+            endpoint: Endpoint::Chat,
+            plain: None,
+            base_url: String::new(),
+            host: String::new(),
+            port: 0,
+            path: String::new(),
+            models_path: None,
+            sim: None,
+            model: None,
+            api_key: Some(Secret::new("sk-0123456789".to_owned())),
+            headers: vec![
+                field("X-Model", "llama-3.1-8b-instruct"),
+                field("X-Team-Token", "team-secret-42"),
+                field("Proxy", "Basic dXNlcjpwYXNz"),
+            ],
+            request_id_header: true,
+        };
+        let text = "llama-3.1-8b-instruct llama-3.1-8b sk-0123456789 team-secret-42 dXNlcjpwYXNz";
+        let typed = masked(text.to_owned(), &typed_secrets(&target));
+        assert_eq!(typed, "llama-3.1-8b-instruct llama-3.1-8b [masked] [masked] [masked]");
+        let mut said = format!("{text} llama-3.1-8b");
+        secrets(&target).text(&mut said);
+        assert_eq!(said, "[masked] llama-3.1-8b [masked] [masked] [masked] [masked]");
     }
 
     #[test]

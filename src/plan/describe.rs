@@ -43,7 +43,7 @@ fn unasked_model(target: &TargetSpec) -> String {
 /// The plan for people, line by line.
 #[must_use]
 pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
-    let secrets = masking::secrets(&spec.target);
+    let secrets = masking::typed_secrets(&spec.target);
     let spec = &masking::shown(spec);
     let model = masking::masked(target.model.clone(), &secrets);
     let mut out = String::new();
@@ -102,7 +102,7 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
 /// The same as one JSON document, without a trailing line end.
 #[must_use]
 pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
-    let secrets = masking::secrets(&spec.target);
+    let secrets = masking::typed_secrets(&spec.target);
     let spec = &masking::shown(spec);
     let model = masking::masked(target.model.clone(), &secrets);
     let (smallest, largest) = body_range(plan);

@@ -51,14 +51,19 @@ impl Mask {
         }
     }
 
-    /// Masks every secret in a text.
+    /// Masks every secret in a text of a peer's, also one that a bound has cut.
     pub fn text(&self, text: &mut String) {
+        self.whole(text);
+        self.cut_end(text);
+    }
+
+    /// Masks every secret in a text that nothing has cut.
+    pub fn whole(&self, text: &mut String) {
         for secret in &self.secrets {
             if text.contains(secret.as_str()) {
                 *text = text.replace(secret.as_str(), MASK);
             }
         }
-        self.cut_end(text);
     }
 
     /// Texts are bounded before they get here, and the bound may have cut a secret: what the text ends with, before an

@@ -227,7 +227,7 @@ impl RunDocument {
             span: Some(facts.span),
             tool: ToolDoc::of(&facts.tool),
             host: HostDoc::of(facts.host),
-            target: TargetDoc::of(&spec, facts.target, &masking::secrets(&facts.spec.target)),
+            target: TargetDoc::of(&spec, facts.target, &masking::typed_secrets(&facts.spec.target)),
             spec,
             plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),

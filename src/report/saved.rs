@@ -105,8 +105,9 @@ impl SavedRun {
         let (document, stored) = read_document(dir)?.unzip();
         if document.is_none() {
             let name = RunFile::Run.name();
+            let there = if locate(dir, RunFile::Run).is_some() { "nothing of use in" } else { "no" };
             missing.push(format!(
-                "there is no {name}: what was asked for and the instrument's facts are unknown"
+                "there is {there} {name}: what was asked for and the instrument's facts are unknown"
             ));
         }
         Ok(Self { rows: rows.rows, run_id: rows.run_id, document, stored, missing, dir: dir.to_owned() })

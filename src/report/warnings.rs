@@ -62,6 +62,8 @@ pub enum Code {
     StreamedUnasked,
     /// Connections were to be kept and none could be: the server closed them, or sent what spoils them.
     ConnectionsNotKept,
+    /// Bytes came that no request had asked for.
+    UnaskedBytes,
     /// Connections that were to be made before the window could not be made.
     PrewarmFailed,
     /// The target is the embedded simulator.
@@ -100,6 +102,7 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
         (Code::MultiTokenChunks, multi_token_chunks(summary).filter(|_| is_streamed)),
         (Code::StreamedUnasked, streamed_unasked(summary)),
         (Code::ConnectionsNotKept, connections_not_kept(spec, summary)),
+        (Code::UnaskedBytes, unasked_bytes(summary)),
         (Code::PrewarmFailed, prewarm.as_ref().and_then(prewarm_failed)),
         (Code::SimulatedTarget, simulated_target(target.simulated)),
         (Code::ReferenceCountsDiffer, reference_counts_differ(summary, reference_ok)),
@@ -109,7 +112,7 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
@@ -124,6 +127,7 @@ impl Code {
         Self::MultiTokenChunks,
         Self::StreamedUnasked,
         Self::ConnectionsNotKept,
+        Self::UnaskedBytes,
         Self::PrewarmFailed,
         Self::SimulatedTarget,
         Self::ReferenceCountsDiffer,
@@ -147,6 +151,7 @@ impl Code {
             Self::MultiTokenChunks => "multi_token_chunks",
             Self::StreamedUnasked => "streamed_unasked",
             Self::ConnectionsNotKept => "connections_not_kept",
+            Self::UnaskedBytes => "unasked_bytes",
             Self::PrewarmFailed => "prewarm_failed",
             Self::SimulatedTarget => "simulated_target",
             Self::ReferenceCountsDiffer => "reference_counts_differ",
@@ -295,17 +300,21 @@ fn streamed_unasked(summary: &Summary) -> Option<String> {
 fn connections_not_kept(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let counts = &summary.counts;
     let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
-    (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0).then(|| {
+    // Then it was not the server that ended them, and another warning says who did.
+    let spoiled = summary.stream.anomalies.contains_key(&Anomaly::UnaskedBytes);
+    (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0 && !spoiled).then(|| {
         let sent = display::counted(counts.sent, "request");
-        if let Some(spoiled) = summary.stream.anomalies.get(&Anomaly::UnaskedBytes) {
-            let spoiled = display::counted(*spoiled, "connection");
-            return format!(
-                "this client closed {spoiled} because bytes came that no request had asked for, so that the next answer \
-                 could not be told from them: each of the {sent} needed a new one"
-            );
-        }
         format!("the server closed every connection after its answer: each of the {sent} needed a new one")
     })
+}
+
+fn unasked_bytes(summary: &Summary) -> Option<String> {
+    let spoiled = summary.stream.anomalies.get(&Anomaly::UnaskedBytes)?;
+    let spoiled = display::counted(*spoiled, "connection");
+    Some(format!(
+        "this client closed {spoiled} because bytes came that no request had asked for; where such bytes come just after \
+         a request was sent they are taken for its answer, so that others may have another's"
+    ))
 }
 
 fn prewarm_failed(prewarm: &PrewarmDoc) -> Option<String> {

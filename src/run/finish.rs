@@ -75,7 +75,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let stopped_ns = facts.stop.map(|stop| stop.0);
     let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0, stopped_ns };
     let spec_doc = SpecDoc::of(spec);
-    let target_doc = TargetDoc::of(&spec_doc, &target.resolved, &masking::secrets(&spec.target));
+    let target_doc = TargetDoc::of(&spec_doc, &target.resolved, &masking::typed_secrets(&spec.target));
     let reference_run = anvil::RunFacts::of(&spec_doc, &target_doc, zero, span);
     let artifact = reference_run.map(|run| Artifact::of(&rows, &run));
     // After everything that takes memory.
@@ -132,7 +132,7 @@ pub(super) fn show(spec: &RunSpec, document: &RunDocument, dir: &Path) -> Result
                 std::env::var_os("NO_COLOR").as_deref(),
                 std::env::var_os("TERM").as_deref(),
             );
-            let secrets = masking::secrets(&spec.target);
+            let secrets = masking::typed_secrets(&spec.target);
             let shown = |path: &Path| masking::masked(path.display().to_string(), &secrets);
             let note = FilesNote {
                 dir: shown(dir),

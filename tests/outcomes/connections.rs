@@ -296,7 +296,7 @@ fn bytes_behind_an_answer_spoil_its_connection_and_no_request() {
         // What follows the last answer may come too late to be seen.
         assert!(spoiled.count() >= 7, "{junk:?}");
         let warnings = run.document["warnings"].as_array().unwrap();
-        let told = warnings.iter().find(|warning| warning["code"] == "connections_not_kept").unwrap();
+        let told = warnings.iter().find(|warning| warning["code"] == "unasked_bytes").unwrap();
         assert!(told["text"].as_str().unwrap().starts_with("this client closed "), "{told}");
     }
 }

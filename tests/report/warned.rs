@@ -132,7 +132,7 @@ fn each_warning_comes_alone_and_with_its_figures() {
             "each of the 200 requests",
         ),
         (
-            Code::ConnectionsNotKept,
+            Code::UnaskedBytes,
             |run| {
                 run.rows.iter_mut().for_each(|r| r.connection_use = 0);
                 run.rows[1..].iter_mut().for_each(|r| r.anomalies.insert(Anomaly::UnaskedBytes));

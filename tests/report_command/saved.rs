@@ -65,9 +65,10 @@ fn a_run_without_an_artifact_says_why_there_is_none() {
 fn files_without_a_byte_are_told_and_the_rest_is_shown() {
     let (run, tmp) = (Finished::new(), tempfile::tempdir().unwrap());
     let dir = tmp.path().join("empty");
-    for (file, said) in
-        [("events.bin", "events.bin ends early, at byte 0"), ("run.json", "there is no run.json")]
-    {
+    for (file, said) in [
+        ("events.bin", "events.bin ends early, at byte 0"),
+        ("run.json", "there is nothing of use in run.json"),
+    ] {
         run.copy_with(&dir, file, b"");
         let output = report(&dir, "csv");
         assert!(stderr(&output).contains(said), "{file}: {}", stderr(&output));
