@@ -49,7 +49,8 @@ impl ReadBuffer {
 }
 
 impl StreamSocket {
-    /// Makes a socket and starts to connect it, from a port where one is named. The flag says whether it is connected already (loopback may be).
+    /// Makes a socket and starts to connect it, from a port where one is named. The flag says whether it is connected
+    /// already (loopback may be).
     ///
     /// # Errors
     /// What the kernel says; [`connect_outcome`] gives its meaning.

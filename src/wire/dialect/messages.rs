@@ -120,14 +120,9 @@ impl Protocol for Messages {
         let own = Meaning::of(named.as_bytes());
         let meaning = if own == Meaning::Unknown { Meaning::of(event) } else { own };
         let known = meaning != Meaning::Unknown;
-        let mut error = match meaning {
-            Meaning::Error => Some(ServerError::in_error_event(data, Some(&parsed.value))),
-            _ => ServerError::in_object(top, known),
-        };
-        if own != Meaning::Unknown {
-            // It is the event's type and not the error's.
-            error = error.map(|error| error.without_type(named));
-        }
+        let own_type = (own != Meaning::Unknown).then_some(named);
+        let mut error =
+            ServerError::in_typed_event(data, &parsed.value, meaning == Meaning::Error, known, own_type);
         let object = |key| top.get(key).and_then(Value::as_object);
         match meaning {
             Meaning::Delta => object("delta").into_iter().for_each(|delta| read_delta(delta, sink)),

@@ -113,14 +113,9 @@ impl Protocol for Responses {
         let (meaning, name) =
             if own == Meaning::Unknown { (Meaning::of(event), event) } else { (own, named.as_bytes()) };
         let known = meaning != Meaning::Unknown;
-        let mut error = match meaning {
-            Meaning::Error => Some(ServerError::in_error_event(data, Some(&parsed.value))),
-            _ => ServerError::in_object(top, known),
-        };
-        if own != Meaning::Unknown {
-            // It is the event's type and not the error's.
-            error = error.map(|error| error.without_type(named));
-        }
+        let own_type = (own != Meaning::Unknown).then_some(named);
+        let mut error =
+            ServerError::in_typed_event(data, &parsed.value, meaning == Meaning::Error, known, own_type);
         if let Meaning::Output(kind) = meaning
             && let Some(text) = text_of(top, "delta")
         {

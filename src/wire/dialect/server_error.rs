@@ -117,11 +117,23 @@ impl ServerError {
         }
     }
 
-    /// Without its type where that is only `name`: a word of the protocol that says nothing about the error.
+    /// The error of an event of an endpoint whose events have types, if it reports one. `own_type` is the type that its
+    /// data give it, where the endpoint knows that: a word of the protocol, and not the error's type.
     #[must_use]
-    pub(super) fn without_type(mut self, name: &str) -> Self {
-        self.error_type = self.error_type.filter(|error_type| error_type != name);
-        self
+    pub(super) fn in_typed_event(
+        data: &[u8],
+        value: &Value,
+        is_error: bool,
+        is_known: bool,
+        own_type: Option<&str>,
+    ) -> Option<Self> {
+        let mut error = if is_error {
+            Self::in_error_event(data, Some(value))
+        } else {
+            Self::in_object(value.as_object()?, is_known)?
+        };
+        error.error_type = error.error_type.filter(|name| own_type != Some(name.as_str()));
+        Some(error)
     }
 }
 
