@@ -53,9 +53,8 @@ fn main() {
     if arguments.iter().any(|a| a == "serve") {
         return serve();
     }
-    let number = |flag: &str| {
-        arguments.iter().skip_while(|a| *a != flag).nth(1).map(|n| n.parse::<usize>().unwrap())
-    };
+    let number =
+        |flag: &str| arguments.iter().skip_while(|a| *a != flag).nth(1).map(|n| n.parse::<usize>().unwrap());
     let small = arguments.iter().any(|a| a == "--test");
     let mut size = if small {
         Size { connections: vec![1, 8], requests: 500, rounds: 1, wrk: false }
@@ -255,4 +254,3 @@ fn serve() {
         }
     }
 }
-

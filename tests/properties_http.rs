@@ -480,3 +480,37 @@ fn httparse_accepts(input: &[u8]) -> Option<bool> {
         Err(_) => Some(false),
     }
 }
+
+/// What a decoder remembers of the response before must not show in the next: the same again, the same as an answer to
+/// another method, and another one, each as a decoder reads it that has seen nothing.
+#[test]
+fn a_response_reads_the_same_whatever_came_before_it() {
+    let suite = suite();
+    let mut decoder = ResponseDecoder::new();
+    let mut repeated = 0;
+    for (i, (method, input)) in suite.iter().enumerate() {
+        let (next_method, next) = &suite[(i + 1) % suite.len()];
+        let other = if *method == Method::Head { Method::Get } else { Method::Head };
+        let turns = [
+            (*method, input),
+            (*method, input),
+            (other, input),
+            (*method, input),
+            (*next_method, next),
+            (*method, input),
+        ];
+        for (method, input) in turns {
+            for eof in [false, true] {
+                let fresh = read(&mut ResponseDecoder::new(), method, input, &[], eof);
+                assert_eq!(
+                    read(&mut decoder, method, input, &[], eof),
+                    fresh,
+                    "{:?}",
+                    String::from_utf8_lossy(input)
+                );
+                repeated += usize::from(fresh.head.is_some());
+            }
+        }
+    }
+    assert!(repeated > suite.len(), "responses with whole heads were among them: {repeated}");
+}

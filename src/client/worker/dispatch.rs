@@ -44,26 +44,43 @@ impl Worker {
         // Not all of them: what comes for the others must be read meanwhile. A request that fails at once, such as a
         // refused connect, frees its slot again.
         for _ in 0..self.free.len().min(STARTS_PER_TURN.max(self.came)) {
+            if self.starved {
+                return;
+            }
             let Some((slot, due)) = self.free.pop_front() else { return };
-            if self.exhausted {
-                continue;
+            self.start(slot, due);
+        }
+    }
+
+    /// A slot became free: its next request starts now where that can be and no other slot has waited longer, else in
+    /// its turn. Reading all that came first would make a slot wait for the others' answers, and that shows in no
+    /// kernel stamp.
+    pub(super) fn release(&mut self, slot: usize, at_once: bool) {
+        if at_once && self.free.is_empty() {
+            self.start(slot, self.now);
+        } else {
+            self.free.push_back((slot, self.now));
+        }
+    }
+
+    fn start(&mut self, slot: usize, due: Ticks) {
+        if self.exhausted {
+            return;
+        }
+        match self.supply.next() {
+            Next::Request(request) => {
+                self.open += 1;
+                let place = self.slots.get_mut(slot);
+                let (stale, noticed) = place.map_or_else(Default::default, |s| {
+                    (std::mem::take(&mut s.stale), std::mem::take(&mut s.noticed))
+                });
+                self.place(slot, Pending { request, due, stale, noticed });
             }
-            match self.supply.next() {
-                Next::Request(request) => {
-                    self.open += 1;
-                    let place = self.slots.get_mut(slot);
-                    let (stale, noticed) = place.map_or_else(Default::default, |s| {
-                        (std::mem::take(&mut s.stale), std::mem::take(&mut s.noticed))
-                    });
-                    self.place(slot, Pending { request, due, stale, noticed });
-                }
-                Next::Later => {
-                    self.starved = true;
-                    self.free.push_front((slot, due));
-                    return;
-                }
-                Next::Done => self.exhausted = true,
+            Next::Later => {
+                self.starved = true;
+                self.free.push_front((slot, due));
             }
+            Next::Done => self.exhausted = true,
         }
     }
 

@@ -196,7 +196,7 @@ impl Worker {
         if state == State::Warming {
             return self.warming_failed(message);
         }
-        self.end_request(index / CONNECTIONS_PER_SLOT, record, state);
+        self.end_request(index / CONNECTIONS_PER_SLOT, record, state, false);
     }
 
     /// Gives up the last bytes of an answer whose terminal was read.
@@ -210,13 +210,13 @@ impl Worker {
     }
 
     /// Writes a request down and frees its slot, unless its terminal did so already.
-    fn end_request(&mut self, slot: usize, record: Option<RequestRecord>, state: State) {
+    fn end_request(&mut self, slot: usize, record: Option<RequestRecord>, state: State, at_once: bool) {
         let Some(record) = record else { return };
         self.write_down(record);
         if matches!(state, State::Draining { .. }) {
             self.resume(slot);
         } else {
-            self.free.push_back((slot, self.now));
+            self.release(slot, at_once);
         }
     }
 

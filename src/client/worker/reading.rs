@@ -74,8 +74,9 @@ impl Worker {
                     if short {
                         connection.not_before = before;
                     }
-                    self.on_progress(index, progress);
-                    if short && !to_the_end {
+                    let empty = short && !to_the_end;
+                    self.on_progress(index, progress, empty);
+                    if empty {
                         return;
                     }
                 }
@@ -87,7 +88,9 @@ impl Worker {
         self.again.push_back((index, to_the_end));
     }
 
-    fn on_progress(&mut self, index: usize, progress: Progress) {
+    /// `empty`: nothing is left to read, and the peer had not closed when the loop last waited. The next request of the slot
+    /// may then go out at once, while everything about the connection is still in the caches.
+    fn on_progress(&mut self, index: usize, progress: Progress, empty: bool) {
         let slot = index / CONNECTIONS_PER_SLOT;
         let now = self.now;
         let Some(connection) = self.connections.get_mut(index) else { return };
@@ -98,7 +101,7 @@ impl Worker {
                 // would reset it, and a server may take that for a client that gave up.
                 connection.state = State::Draining { since: now, until: Ticks(now.0 + self.limits.tail.0) };
                 self.arm(index);
-                self.free.push_back((slot, now));
+                self.release(slot, empty);
             }
             (Progress::Terminal, _) => {}
             (Progress::Complete, state) => {
@@ -111,12 +114,12 @@ impl Worker {
                 } else {
                     connection.close();
                 }
-                self.end_request(slot, record, state);
+                self.end_request(slot, record, state, empty);
             }
             (Progress::Failed, state) => {
                 let record = connection.finish(now);
                 connection.close();
-                self.end_request(slot, record, state);
+                self.end_request(slot, record, state, false);
             }
             (Progress::Unexpected, _) => {
                 connection.close();
@@ -136,7 +139,7 @@ impl Worker {
             return self.on_kept_connection_closed(index / CONNECTIONS_PER_SLOT, unused);
         }
         let progress = connection.on_end_of_stream(self.now, &mut self.outlet);
-        self.on_progress(index, progress);
+        self.on_progress(index, progress, false);
         // Whatever the answer was, this connection is at its end.
         if let Some(connection) = self.connections.get_mut(index)
             && matches!(connection.state, State::Idle)
@@ -151,6 +154,6 @@ impl Worker {
             return self.on_end_of_stream(index);
         }
         let progress = connection.on_reset(error, self.now);
-        self.on_progress(index, progress);
+        self.on_progress(index, progress, false);
     }
 }

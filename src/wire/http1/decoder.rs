@@ -73,11 +73,16 @@ pub struct ResponseDecoder {
     closed: bool,
     error_offset: Option<u64>,
     head: Head,
+    /// The method that the head in `head` answered, when it was read whole, from the first byte of its response on, and
+    /// nothing about it was remarkable: the same bytes mean the same again.
+    repeatable: Option<Method>,
     body: Body,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
+    /// No byte has come; `head` holds the response before.
+    Untouched,
     Head,
     Body,
     Complete,
@@ -95,7 +100,7 @@ impl ResponseDecoder {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: State::Head,
+            state: State::Untouched,
             method: Method::Get,
             offset: 0,
             interims: 0,
@@ -103,20 +108,20 @@ impl ResponseDecoder {
             closed: false,
             error_offset: None,
             head: Head::new(),
+            repeatable: None,
             body: Body::default(),
         }
     }
 
     /// Forgets the last response and waits for the answer to a request of that method.
     pub fn start(&mut self, method: Method) {
-        self.state = State::Head;
+        self.state = State::Untouched;
         self.method = method;
         self.offset = 0;
         self.interims = 0;
         self.anomalies = Anomalies::NONE;
         self.closed = false;
         self.error_offset = None;
-        self.head.begin(0);
         self.body.clear();
     }
 
@@ -142,6 +147,7 @@ impl ResponseDecoder {
     fn decode_rest<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, HttpError> {
         let step = match self.state {
             State::Body => self.body.read(input, self.offset, &mut self.anomalies),
+            State::Untouched => self.decode_first(input),
             State::Head => self.decode_head(input),
             State::Complete => return Ok(Decoded { consumed: 0, part: Part::End }),
             State::Failed(error) => return Err(error),
@@ -167,6 +173,7 @@ impl ResponseDecoder {
         let end = match self.state {
             State::Complete => return Ok(()),
             State::Failed(error) => return Err(error),
+            State::Untouched => Err(Fault { error: HttpError::EofBeforeResponse, offset: None }),
             State::Head => Err(self.head.eof(self.interims > 0)),
             State::Body => self.body.eof(&mut self.anomalies),
         };
@@ -182,7 +189,7 @@ impl ResponseDecoder {
     /// The head of the final response, from [`Part::Head`] until the next [`ResponseDecoder::start`].
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
-        self.head.is_final().then_some(&self.head)
+        (self.state != State::Untouched && self.head.is_final()).then_some(&self.head)
     }
 
     /// The trailer fields of a chunked body, in the order received; empty before [`Part::End`]. They are never
@@ -243,6 +250,28 @@ impl ResponseDecoder {
         self.error_offset
     }
 
+    /// The first bytes of a response. Servers send the same head over and over, or change it once a second: the head of
+    /// the response before needs no second parse when it comes again to the byte.
+    fn decode_first<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, Fault> {
+        if input.is_empty() {
+            return Ok(Decoded { consumed: 0, part: Part::NeedMore });
+        }
+        if self.repeatable == Some(self.method) && input.starts_with(self.head.raw()) {
+            return Ok(self.body_follows(self.head.raw().len()));
+        }
+        self.repeatable = None;
+        self.head.begin(0);
+        self.state = State::Head;
+        self.decode_head(input)
+    }
+
+    /// The head is complete, and consumed so many bytes of this input.
+    fn body_follows<'i>(&mut self, consumed: usize) -> Decoded<'i> {
+        self.body.begin(self.head.framing());
+        self.state = State::Body;
+        Decoded { consumed, part: Part::Head }
+    }
+
     fn decode_head<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, Fault> {
         let (consumed, step) = self.head.read(input, self.method, &mut self.anomalies)?;
         if step == HeadStep::NeedMore {
@@ -264,9 +293,9 @@ impl ResponseDecoder {
             self.head.begin(self.offset + consumed as u64);
             return Ok(Decoded { consumed, part: Part::Interim(status) });
         }
-        self.body.begin(self.head.framing());
-        self.state = State::Body;
-        Ok(Decoded { consumed, part: Part::Head })
+        let unremarkable = self.interims == 0 && self.anomalies == Anomalies::NONE;
+        self.repeatable = unremarkable.then_some(self.method);
+        Ok(self.body_follows(consumed))
     }
 
     #[cold]

@@ -163,6 +163,11 @@ impl Head {
         self.section.offset_of(0)
     }
 
+    /// The bytes of a complete head.
+    pub(super) fn raw(&self) -> &[u8] {
+        self.section.since(0)
+    }
+
     pub(super) fn new() -> Self {
         Self {
             section: FieldSection::default(),
