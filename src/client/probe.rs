@@ -4,6 +4,8 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use bytes::BytesMut;
+
 use crate::client::route::{self, Route};
 use crate::clock::Clock;
 use crate::units::Nanos;
@@ -83,7 +85,7 @@ pub fn get(
         request_ids: false,
         fields,
     };
-    let request = RequestTemplate::new(&parts)?.render("", b"")?;
+    let request = RequestTemplate::new(&parts)?.render("", b"", &mut BytesMut::new())?;
     let mut last = ProbeError::Connect(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable));
     for route in routes {
         match ask(*route, &request, limits) {

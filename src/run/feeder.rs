@@ -33,7 +33,7 @@ pub fn supply_capacity(requests: u64, request_bytes: u64) -> usize {
 pub fn feed(
     supply: &Supply,
     requests: u64,
-    render: impl Fn(u64) -> Outgoing,
+    mut render: impl FnMut(u64) -> Outgoing,
     stop: &Arc<AtomicBool>,
     ready: impl FnOnce(),
 ) {

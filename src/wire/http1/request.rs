@@ -4,7 +4,7 @@
 //! request come `X-Request-Id`, `Content-Length` and the body. Nothing that could be read as a second request gets
 //! into a head: names are tokens, and values, target and host hold no control characters.
 
-use std::io::Write;
+use std::fmt::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -197,41 +197,48 @@ impl RequestTemplate {
         &self,
         request_id: &str,
         body_bytes: u64,
-        out: &mut Vec<u8>,
+        out: &mut BytesMut,
     ) -> Result<(), RequestError> {
         if self.request_ids {
             check_value("X-Request-Id", request_id)?;
             put_field(out, "X-Request-Id", request_id.as_bytes());
         }
         if body_bytes > 0 || self.method.anticipates_content() {
-            // Writing to a Vec cannot fail.
+            // Writing to memory cannot fail.
             let _ = write!(out, "Content-Length: {body_bytes}\r\n");
         }
         out.put_slice(b"\r\n");
         Ok(())
     }
 
-    /// The head of a request whose body is written apart.
+    /// The head of a request whose body is written apart. Taken from `block`, as by [`RequestTemplate::render`].
     ///
     /// # Errors
     /// As [`RequestTemplate::write_rest`].
-    pub fn render_head(&self, request_id: &str, body_bytes: u64) -> Result<Bytes, RequestError> {
-        let mut out = Vec::with_capacity(self.prefix.len() + PER_REQUEST_BYTES);
-        out.put_slice(&self.prefix);
-        self.write_rest(request_id, body_bytes, &mut out)?;
-        Ok(out.into())
+    pub fn render_head(
+        &self,
+        request_id: &str,
+        body_bytes: u64,
+        block: &mut BytesMut,
+    ) -> Result<Bytes, RequestError> {
+        block.reserve(self.prefix.len() + PER_REQUEST_BYTES);
+        block.put_slice(&self.prefix);
+        self.write_rest(request_id, body_bytes, block)?;
+        Ok(block.split().freeze())
     }
 
-    /// One whole request in one piece.
+    /// One whole request in one piece. It is cut off from `block`, empty before and after: small requests then share an
+    /// allocation, which whoever sends the last of them gives back. A block that is used up is replaced by one of its
+    /// first size, or of the request's.
     ///
     /// # Errors
     /// As [`RequestTemplate::write_rest`].
-    pub fn render(&self, request_id: &str, body: &[u8]) -> Result<Bytes, RequestError> {
-        let mut out = Vec::with_capacity(self.prefix.len() + PER_REQUEST_BYTES + body.len());
-        out.put_slice(&self.prefix);
-        self.write_rest(request_id, body.len() as u64, &mut out)?;
-        out.put_slice(body);
-        Ok(out.into())
+    pub fn render(&self, request_id: &str, body: &[u8], block: &mut BytesMut) -> Result<Bytes, RequestError> {
+        block.reserve(self.prefix.len() + PER_REQUEST_BYTES + body.len());
+        block.put_slice(&self.prefix);
+        self.write_rest(request_id, body.len() as u64, block)?;
+        block.put_slice(body);
+        Ok(block.split().freeze())
     }
 }
 
@@ -332,7 +339,8 @@ mod tests {
     };
 
     fn render_text(parts: RequestParts<'_>, id: &str, body: &str) -> String {
-        let bytes = RequestTemplate::new(&parts).unwrap().render(id, body.as_bytes()).unwrap();
+        let bytes =
+            RequestTemplate::new(&parts).unwrap().render(id, body.as_bytes(), &mut BytesMut::new()).unwrap();
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
@@ -350,10 +358,10 @@ mod tests {
     #[test]
     fn the_prefix_and_the_rest_make_the_head() {
         let template = RequestTemplate::new(&PARTS).unwrap();
-        let mut pieces = template.prefix().to_vec();
+        let mut pieces = BytesMut::from(&template.prefix()[..]);
         template.write_rest("run-7", 2, &mut pieces).unwrap();
         pieces.extend_from_slice(b"{}");
-        assert_eq!(pieces, template.render("run-7", b"{}").unwrap());
+        assert_eq!(pieces, template.render("run-7", b"{}", &mut BytesMut::new()).unwrap());
     }
 
     #[test]
@@ -363,7 +371,8 @@ mod tests {
             fields: &[("Authorization", "Bearer s3cret"), ("user-agent", "mine"), ("X-Empty", "")],
             ..PARTS
         };
-        let bytes = RequestTemplate::new(&parts).unwrap().render("run-7", b"body").unwrap();
+        let bytes =
+            RequestTemplate::new(&parts).unwrap().render("run-7", b"body", &mut BytesMut::new()).unwrap();
         let mut slots = [httparse::EMPTY_HEADER; 16];
         let mut request = httparse::Request::new(&mut slots);
         let head = request.parse(&bytes).unwrap().unwrap();
@@ -432,7 +441,7 @@ mod tests {
             let refused = RequestTemplate::new(&RequestParts { host, ..PARTS });
             assert_eq!(refused.unwrap_err(), RequestError::BadHost, "{host:?}");
         }
-        let mut out = Vec::new();
+        let mut out = BytesMut::new();
         let template = RequestTemplate::new(&PARTS).unwrap();
         assert!(template.write_rest("a\r\nb", 0, &mut out).is_err() && out.is_empty());
     }
