@@ -27,6 +27,7 @@ use hammerscale::client::affinity::{allowed_cores, pin_to};
 use hammerscale::client::limits::raise_descriptor_limit;
 use hammerscale::client::ports::Ports;
 use hammerscale::client::route::{Route, routes};
+use hammerscale::client::transport::Watched;
 use hammerscale::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, stamps};
 use hammerscale::clock::{Clock, Rate};
 use hammerscale::schedule::Supply;
@@ -122,6 +123,8 @@ fn client_loop(routes: &[Route], count: usize, rate: Rate) -> (Duration, WorkerH
         reuse: Reuse::Keep,
         prewarm: true,
         kernel_stamps: true,
+        transmit_stamps: false,
+        watched: Watched::Nothing,
         answer_rule: AnswerRule::default(),
         timeout: Nanos::from_secs(60),
         idle_timeout: Nanos::from_secs(60),

@@ -16,7 +16,7 @@ use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
 use hammerscale::record::mask::Mask;
-use hammerscale::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
+use hammerscale::record::{Anomalies, Counters, Outcome, OutputKind, Phase, TransportFacts, Usage};
 use hammerscale::report::anvil::{Artifact, RunFacts, encode, recompute};
 use hammerscale::report::document::provenance::TargetDoc;
 use hammerscale::report::document::spec::SpecDoc;
@@ -364,6 +364,8 @@ fn plain_row(request_index: u64, start: Nanos, at: ReceiveStamps) -> RequestRow 
         tls: None,
         send_start: Some(start),
         send_end: Some(start),
+        sent_wire: None,
+        transport: TransportFacts::default(),
         at,
         user: at,
         stamp_source: StampSource::Kernel,

@@ -7,6 +7,7 @@ pub mod counts;
 pub mod rows;
 pub mod sink;
 pub mod slots;
+pub mod slowest;
 pub mod stream;
 pub mod summary;
 pub mod tokens;

@@ -78,6 +78,9 @@ pub fn scale(
         tls: None,
         send_start: record.send_start.map(|t| timeline.at(t)),
         send_end: record.send_end.map(|t| timeline.at(t)),
+        // The reading of the counter that is nearest to the stamp: it tells by which offset of the wall clock it moves.
+        sent_wire: record.sent_wire.zip(record.send_end).map(|(stamp, by)| timeline.kernel_at(stamp, by)),
+        transport: record.transport,
         at: receive_stamps(&record, at),
         user: receive_stamps(&record, user),
         stamp_source: source,

@@ -17,6 +17,7 @@ use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::concurrency::SteadyState;
 use crate::aggregate::counts::Counts;
 use crate::aggregate::slots::SlotTime;
+use crate::aggregate::slowest::{SlowRequest, slowest};
 use crate::aggregate::stream::StreamFacts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
@@ -66,6 +67,8 @@ pub struct Summary {
     pub stream: StreamFacts,
     /// What the rows say about the instrument itself.
     pub stamps: StampFacts,
+    /// The slowest requests, slowest first.
+    pub slowest: Vec<SlowRequest>,
     /// Ok requests whose first event announced only a role.
     pub role_chunk_first: u64,
 }
@@ -78,6 +81,10 @@ pub struct StampFacts {
     pub kernel_requests: u64,
     /// Requests of which something was received and whose stamps are the user-space clock's.
     pub user_requests: u64,
+    /// Requests with kernel stamps whose answers were streamed.
+    pub streamed_requests: u64,
+    /// Those of them with a stamp of their last byte leaving this host.
+    pub transmit_stamps: u64,
     /// User-space stamp minus kernel stamp of every read with output and of every first byte, in microseconds.
     pub read_delay_us: Option<Spread>,
     /// Send start minus due, in microseconds.
@@ -183,6 +190,7 @@ impl Summary {
             tokens: TokenFacts::of(rows),
             stream: StreamFacts::of(rows),
             stamps: StampFacts::of(rows, chunks),
+            slowest: slowest(rows),
             role_chunk_first: ok.fold(0, |n, row| n + u64::from(row.role_chunk_first)),
         }
     }
@@ -211,6 +219,10 @@ impl StampFacts {
                 match row.stamp_source {
                     StampSource::Kernel => facts.kernel_requests += 1,
                     StampSource::User => facts.user_requests += 1,
+                }
+                if row.stamp_source == StampSource::Kernel && row.counters.events > 0 {
+                    facts.streamed_requests += 1;
+                    facts.transmit_stamps += u64::from(row.sent_wire.is_some());
                 }
             }
             lags.extend(row.send_start.and_then(|start| start.since(row.due)));

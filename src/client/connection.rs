@@ -3,8 +3,9 @@
 use nix::errno::Errno;
 
 use crate::client::exchange::{Exchange, Progress};
-use crate::client::socket::StreamSocket;
+use crate::client::socket::{ReadBuffer, StreamSocket};
 use crate::client::timers::Armed;
+use crate::client::transport::{Counted, Gate};
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord, Stamp};
 use crate::schedule::Outgoing;
@@ -62,8 +63,19 @@ pub(crate) struct Connection {
     index: usize,
     idle_since: Ticks,
     keep_alive: Nanos,
+    /// The kernel stamps what is sent.
+    stamps_sends: bool,
+    /// Bytes written to the socket, modulo 2^32: the kernel names stamps of sent bytes by it.
+    written: u32,
+    /// The byte whose stamp is still to come.
+    awaited: Option<u32>,
+    /// What the kernel had counted when the request before ended.
+    counted: Counted,
     exchange: Exchange,
 }
+
+/// Entries taken from an error queue at once. A send call makes one, and sending again one more.
+const STAMPS_AT_ONCE: u32 = 64;
 
 impl Connection {
     pub(crate) fn new(answer_rule: AnswerRule) -> Self {
@@ -80,6 +92,10 @@ impl Connection {
             index: 0,
             idle_since: Ticks(0),
             keep_alive: DEFAULT_KEEP_ALIVE,
+            stamps_sends: false,
+            written: 0,
+            awaited: None,
+            counted: Counted::default(),
             exchange: Exchange::new(answer_rule),
         }
     }
@@ -93,6 +109,8 @@ impl Connection {
         self.uses = 0;
         self.index = index;
         self.keep_alive = DEFAULT_KEEP_ALIVE;
+        (self.stamps_sends, self.written, self.awaited) = (false, 0, None);
+        self.counted = Counted::default();
         self.generation = self.generation.wrapping_add(1);
         self.token()
     }
@@ -124,8 +142,14 @@ impl Connection {
         self.idle_since = now;
     }
 
+    /// Asks for the kernel's stamps of what will be sent, right after the handshake.
+    pub(crate) fn ask_transmit_stamps(&mut self) {
+        self.stamps_sends = self.socket.as_ref().is_some_and(|s| s.ask_transmit_stamps().is_ok());
+    }
+
     /// Begins a request.
     pub(crate) fn begin(&mut self, bytes: Outgoing, record: RequestRecord, now: Ticks) {
+        self.awaited = None;
         self.began = now;
         self.last_byte = now;
         self.not_before = now;
@@ -154,8 +178,8 @@ impl Connection {
         matches!(self.state, State::Busy) && !self.exchange.unsent().is_empty()
     }
 
-    /// Writes what the kernel takes.
-    pub(crate) fn write(&mut self, clock: &Clock) -> Result<(), Errno> {
+    /// Writes what the kernel takes. `buffer` is for the stamp of what was sent.
+    pub(crate) fn write(&mut self, clock: &Clock, buffer: &mut ReadBuffer) -> Result<(), Errno> {
         let Some(socket) = self.socket.as_ref() else { return Err(Errno::EBADF) };
         while !self.exchange.unsent().is_empty() {
             let unsent = self.exchange.unsent();
@@ -164,6 +188,8 @@ impl Connection {
                 Ok(taken) => {
                     self.last_byte = clock.ticks();
                     self.exchange.sent(taken, before, self.last_byte);
+                    // Modulo 2^32, as the kernel counts.
+                    self.written = self.written.wrapping_add(u32::try_from(taken).unwrap_or(u32::MAX));
                 }
                 Err(Errno::EINTR) => {}
                 Err(error) => {
@@ -172,7 +198,31 @@ impl Connection {
                 }
             }
         }
+        self.awaited = self.stamps_sends.then(|| self.written.wrapping_sub(1));
+        while self.awaited.is_some() && self.take_stamp(buffer) {}
         Ok(())
+    }
+
+    /// Empties the error queue of stamps; whether there was anything in it.
+    pub(crate) fn take_stamps(&mut self, buffer: &mut ReadBuffer) -> bool {
+        (0..STAMPS_AT_ONCE).take_while(|_| self.take_stamp(buffer)).count() > 0
+    }
+
+    /// Takes one entry from the error queue; whether there was one. A stamp belongs to the request whose last byte it
+    /// names; of a byte that was sent again the first stamp counts, and any other entry is none of ours.
+    fn take_stamp(&mut self, buffer: &mut ReadBuffer) -> bool {
+        let taken = loop {
+            match self.socket.as_ref().filter(|_| self.stamps_sends).map(|s| s.transmitted(buffer)) {
+                Some(Err(Errno::EINTR)) => {}
+                Some(Ok(taken)) => break taken,
+                Some(Err(_)) | None => return false,
+            }
+        };
+        if let Some(sent) = taken.filter(|sent| self.awaited == Some(sent.last_byte)) {
+            self.awaited = None;
+            self.exchange.left_host(sent.at);
+        }
+        true
     }
 
     /// Takes in what one read brought.
@@ -202,19 +252,30 @@ impl Connection {
     }
 
     /// Ends the exchange as it stands and gives its record.
-    pub(crate) fn finish(&mut self, now: Ticks) -> Option<RequestRecord> {
+    pub(crate) fn finish(&mut self, now: Ticks, gate: &mut Gate) -> Option<RequestRecord> {
         self.uses = self.uses.saturating_add(1);
         self.idle_since = now;
         if let Some(span) = self.exchange.announced_keep_alive() {
             self.keep_alive = Nanos(span.0.saturating_sub(KEEP_ALIVE_MARGIN.0).max(0));
         }
-        self.exchange.finish(now)
+        let mut record = self.exchange.finish(now)?;
+        match self.socket.as_ref() {
+            Some(socket) if gate.admits(&record) => record.transport = self.counted.advance(socket),
+            _ => self.counted.is_behind = true,
+        }
+        Some(record)
     }
 
     /// Ends the exchange with an outcome of our own and gives its record.
-    pub(crate) fn give_up(&mut self, outcome: Outcome, message: &str, now: Ticks) -> Option<RequestRecord> {
+    pub(crate) fn give_up(
+        &mut self,
+        outcome: Outcome,
+        message: &str,
+        now: Ticks,
+        gate: &mut Gate,
+    ) -> Option<RequestRecord> {
         self.exchange.give_up(outcome, message, now);
-        self.finish(now)
+        self.finish(now, gate)
     }
 
     /// Whether the answer read so far allows to keep the connection, once its body is complete.
@@ -236,5 +297,120 @@ impl Connection {
     /// Whether it has carried no request yet.
     pub(crate) fn is_unused(&self) -> bool {
         self.uses == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::route::Route;
+    use crate::client::transport::Watched;
+    use crate::record::Phase;
+    use bytes::Bytes;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    struct Bench {
+        connection: Connection,
+        peer: TcpStream,
+        buffer: ReadBuffer,
+        clock: Clock,
+        gate: Gate,
+    }
+
+    impl Bench {
+        fn new(stamps: bool) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let route = Route { source: None, address: listener.local_addr().unwrap() };
+            let (socket, _) = StreamSocket::connect(route, None, true).unwrap();
+            let (peer, _) = listener.accept().unwrap();
+            let mut connection = Connection::new(AnswerRule::default());
+            connection.open(socket, 0, 0, Ticks(0));
+            connection.warmed(Ticks(0));
+            if stamps {
+                connection.ask_transmit_stamps();
+            }
+            let gate = Gate::new(Watched::Every);
+            Self { connection, peer, buffer: ReadBuffer::new(), clock: Clock::new(), gate }
+        }
+
+        fn begin(&mut self, request: Outgoing) {
+            let now = self.clock.ticks();
+            self.connection.begin(request, RequestRecord::new(0, Phase::Measured, 0, now), now);
+            self.connection.state = State::Busy;
+        }
+
+        fn write(&mut self) -> Result<(), Errno> {
+            self.connection.write(&self.clock, &mut self.buffer)
+        }
+
+        fn record(&mut self) -> RequestRecord {
+            self.connection.finish(self.clock.ticks(), &mut self.gate).unwrap()
+        }
+    }
+
+    #[test]
+    fn each_request_of_a_kept_connection_has_its_own_stamp() {
+        let mut bench = Bench::new(true);
+        let mut last = None;
+        for size in [300, 7, 20_000] {
+            bench.begin(Bytes::from(vec![b'x'; size]).into());
+            assert_eq!(bench.write(), Ok(()));
+            bench.peer.read_exact(&mut vec![0; size]).unwrap();
+            let record = bench.record();
+            assert!(record.sent_wire.is_some() && record.sent_wire > last, "{size}");
+            assert!(record.transport.rtt_us.is_some());
+            assert_eq!(record.transport.retransmits, Some(0));
+            last = record.sent_wire;
+        }
+        bench.begin(Outgoing::sharing(Bytes::from_static(b"head"), Bytes::from_static(b"body")));
+        assert_eq!(bench.write(), Ok(()));
+        assert!(bench.record().sent_wire > last, "two pieces");
+    }
+
+    #[test]
+    fn the_stamp_of_a_request_in_many_parts_is_that_of_its_last_byte() {
+        let mut bench = Bench::new(true);
+        // More than a socket's buffers at both ends take.
+        let size = 40_000_000;
+        bench.begin(Bytes::from(vec![b'x'; size]).into());
+        assert_eq!(bench.write(), Err(Errno::EAGAIN));
+        let mut peer = bench.peer.try_clone().unwrap();
+        let reader = std::thread::spawn(move || peer.read_exact(&mut vec![0; size]));
+        let before = bench.clock.anchor();
+        while bench.write() == Err(Errno::EAGAIN) {
+            bench.connection.take_stamps(&mut bench.buffer);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader.join().unwrap().unwrap();
+        bench.connection.take_stamps(&mut bench.buffer);
+        let record = bench.record();
+        let stamp = record.sent_wire.expect("a stamp").get();
+        assert!(stamp > before.monotonic.0 + before.wall_offset.0, "not that of an earlier part");
+    }
+
+    #[test]
+    fn a_late_stamp_is_not_given_to_the_next_request() {
+        let mut bench = Bench::new(true);
+        // As with a device that sends later: what is sent here past the connection leaves its stamps in the queue.
+        let late = Bytes::from_static(b"of an earlier request");
+        assert_eq!(bench.connection.socket.as_ref().unwrap().send(&late, false), Ok(late.len()));
+        bench.connection.written = u32::try_from(late.len()).unwrap();
+        bench.begin(Bytes::from_static(b"of this one").into());
+        let before = bench.clock.anchor();
+        assert_eq!(bench.write(), Ok(()));
+        let stamp = bench.record().sent_wire.expect("its own").get();
+        assert!(stamp >= before.monotonic.0 + before.wall_offset.0 - 1_000);
+        assert!(!bench.connection.take_stamps(&mut bench.buffer), "the earlier one was thrown away");
+    }
+
+    #[test]
+    fn without_being_asked_for_there_are_no_stamps() {
+        let mut bench = Bench::new(false);
+        bench.begin(Bytes::from_static(b"x").into());
+        assert_eq!(bench.write(), Ok(()));
+        assert!(!bench.connection.take_stamps(&mut bench.buffer));
+        assert_eq!(bench.record().sent_wire, None);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::record::{ChunkStamp, ErrorDetail, Outcome, Outlet, RequestRecord, Stamp, StampKind};
 use crate::schedule::Outgoing;
-use crate::units::{Nanos, Ticks};
+use crate::units::{Nanos, Ticks, UnixNanos};
 use crate::wire::dialect::{EMPTY_BODY, EventMeaning};
 use crate::wire::response::{AnswerRule, Marks, Reading, ResponseReader};
 
@@ -111,6 +111,13 @@ impl Exchange {
             if self.request.is_empty() {
                 record.send_end = Some(after);
             }
+        }
+    }
+
+    /// The kernel's stamp of the request's last byte.
+    pub(crate) fn left_host(&mut self, at: UnixNanos) {
+        if let Some(record) = self.record.as_mut() {
+            record.sent_wire = Some(at);
         }
     }
 

@@ -21,6 +21,7 @@ mod socket;
 pub mod stamps;
 pub mod stop;
 mod timers;
+pub mod transport;
 mod trust;
 mod worker;
 

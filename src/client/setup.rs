@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::client::ports::Ports;
 use crate::client::route::Route;
+use crate::client::transport::Watched;
 use crate::record::RequestRecord;
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
@@ -44,6 +45,10 @@ pub struct WorkerSetup {
     pub prewarm: bool,
     /// Ask for kernel receive stamps.
     pub kernel_stamps: bool,
+    /// Ask for kernel stamps of sent requests too.
+    pub transmit_stamps: bool,
+    /// Of which requests the kernel's counts are read.
+    pub watched: Watched,
     /// How answers are read.
     pub answer_rule: AnswerRule,
     /// Deadline of a request.

@@ -1,4 +1,4 @@
-//! One non-blocking TCP socket with receive timestamps: made, connected, written, read. No protocol here.
+//! One non-blocking TCP socket with the kernel's stamps: made, connected, written, read. No protocol here.
 
 use std::io::IoSliceMut;
 use std::mem::size_of;
@@ -32,6 +32,16 @@ pub(crate) struct Received {
     pub(crate) len: usize,
     /// The kernel's stamp of the last segment in it.
     pub(crate) kernel: Option<UnixNanos>,
+}
+
+/// The kernel's stamp of bytes that left the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Transmitted {
+    /// Place of the last of these bytes among all that were written to the socket since it was connected; counted from
+    /// 0, modulo 2^32.
+    pub(crate) last_byte: u32,
+    /// When it was handed to the device.
+    pub(crate) at: UnixNanos,
 }
 
 /// The reused buffers of a worker's receive calls.
@@ -116,6 +126,40 @@ impl StreamSocket {
         Ok(Received { len: message.bytes, kernel })
     }
 
+    /// Asks for a stamp of the last byte of every send call from now on. Only a connected socket that nothing was written
+    /// to may ask: the kernel counts bytes from what was acknowledged when it is asked.
+    pub(crate) fn ask_transmit_stamps(&self) -> Result<(), Errno> {
+        let transmit = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+            // Without the bytes themselves: nothing is copied, and no privilege is needed.
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+        setsockopt(&self.socket, sockopt::Timestamping, &(RECEIVE_STAMPS | transmit))
+    }
+
+    /// Takes one entry from the error queue, where stamps of sent bytes come; `None` for an entry of another kind. The
+    /// kernel makes such a stamp before the send call returns when the bytes go straight to the device, as over
+    /// loopback, and later when they wait for it.
+    ///
+    /// # Errors
+    /// `EAGAIN` when nothing lies there.
+    pub(crate) fn transmitted(&self, buffer: &mut ReadBuffer) -> Result<Option<Transmitted>, Errno> {
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut [], Some(&mut buffer.control), flags)?;
+        let (mut at, mut last_byte) = (None, None);
+        for one in message.cmsgs().into_iter().flatten() {
+            match one {
+                ControlMessageOwned::ScmTimestampsns(Timestamps { system, .. }) => at = unix(&system),
+                ControlMessageOwned::Ipv4RecvErr(told, _) | ControlMessageOwned::Ipv6RecvErr(told, _)
+                    if told.ee_origin == SO_EE_ORIGIN_TIMESTAMPING && told.ee_info == SCM_TSTAMP_SND =>
+                {
+                    last_byte = Some(told.ee_data);
+                }
+                _ => {}
+            }
+        }
+        Ok(at.zip(last_byte).map(|(at, last_byte)| Transmitted { last_byte, at }))
+    }
+
     /// Whether a kept connection is still fit for a request: nothing to read and no end of stream.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.peek(), Err(Errno::EAGAIN))
@@ -149,10 +193,19 @@ pub(crate) fn connect_outcome(error: Errno) -> Outcome {
     }
 }
 
+/// Software receive stamps, and that software stamps are handed out.
+const RECEIVE_STAMPS: TimestampingFlag =
+    TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE.union(TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE);
+
+/// The origin of an entry of the error queue that is a stamp (`linux/errqueue.h`).
+const SO_EE_ORIGIN_TIMESTAMPING: u8 = 4;
+
+/// The stamp was made when the bytes were handed to the device (`linux/errqueue.h`).
+const SCM_TSTAMP_SND: u32 = 0;
+
 /// Asks for software receive stamps on a socket.
 pub(crate) fn request_stamps(socket: &impl AsFd) -> Result<(), Errno> {
-    let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
-    setsockopt(socket, sockopt::Timestamping, &flags)
+    setsockopt(socket, sockopt::Timestamping, &RECEIVE_STAMPS)
 }
 
 fn unix(time: &TimeSpec) -> Option<UnixNanos> {
@@ -203,6 +256,50 @@ mod tests {
         drop(peer);
         assert_eq!(receive_soon(&socket, &mut buffer).len, 0);
         assert!(!socket.is_quiet());
+    }
+
+    /// The wall clock, by the reader that stamps are compared with.
+    fn wall() -> i64 {
+        let now = crate::clock::Clock::new().anchor();
+        now.monotonic.0 + now.wall_offset.0
+    }
+
+    #[test]
+    fn the_kernel_stamps_what_is_sent_and_names_its_last_byte() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine may have one of the two only.
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let route = Route { source: None, address: listener.local_addr().unwrap() };
+            let (socket, _) = StreamSocket::connect(route, None, true).unwrap();
+            let (_peer, _) = listener.accept().unwrap();
+            socket.ask_transmit_stamps().unwrap();
+            let mut buffer = ReadBuffer::new();
+            assert_eq!(socket.transmitted(&mut buffer), Err(Errno::EAGAIN));
+            // In one piece, then in two pieces that the kernel may join.
+            for (pieces, last_byte) in [(vec![100], 99), (vec![10, 20], 129)] {
+                let before = wall();
+                for (n, piece) in pieces.iter().enumerate() {
+                    assert_eq!(socket.send(&vec![b'x'; *piece], n + 1 < pieces.len()), Ok(*piece));
+                }
+                let after = wall();
+                let stamp = socket.transmitted(&mut buffer).unwrap().expect("a stamp");
+                assert_eq!(stamp.last_byte, last_byte, "{address}");
+                // The two readings of `wall` are good to a microsecond.
+                assert!((before - 1_000..=after + 1_000).contains(&stamp.at.get()), "{address}");
+                assert_eq!(socket.transmitted(&mut buffer), Err(Errno::EAGAIN));
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_not_connected_may_not_ask() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, peer) = pair(true);
+        drop((listener, peer));
+        socket.ask_transmit_stamps().unwrap();
+        let unconnected =
+            StreamSocket { socket: Socket::new(socket2::Domain::IPV4, Type::STREAM, None).unwrap() };
+        assert_eq!(unconnected.ask_transmit_stamps(), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -301,6 +301,12 @@ impl RunSpec {
     /// would count all others as failures of the server.
     #[must_use]
     pub const fn has_reference_artifact(&self) -> bool {
+        self.streams_text()
+    }
+
+    /// Whether answers are text that comes bit by bit.
+    #[must_use]
+    pub const fn streams_text(&self) -> bool {
         self.target.endpoint.generates() && self.body.streamed
     }
 }

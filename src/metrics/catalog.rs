@@ -125,6 +125,8 @@ catalog! {
         "first output chunk minus send start; reasoning counts"; "no output came"; "1.0".
     TimeToFirstOutputFromDue: "time_to_first_output_from_due_ms", "Time to first output, from due", Milliseconds, Distribution, Request, LowerIsBetter;
         "first output chunk minus due; reasoning counts"; "no output came"; "1.0".
+    TimeToFirstOutputWire: "time_to_first_output_wire_ms", "Time to first output, on the wire", Milliseconds, Distribution, Request, LowerIsBetter;
+        "first output chunk minus the instant at which the last byte of the request left this host, both by the kernel's stamps"; "no output came, or one of the two has no kernel stamp"; "1.1".
     Ttft: "ttft_ms", "Time to first token (visible)", Milliseconds, Distribution, Request, LowerIsBetter;
         "first visible content minus send start"; "no visible content came"; "1.0".
     TtftFromDue: "ttft_from_due_ms", "Time to first token (visible), from due", Milliseconds, Distribution, Request, LowerIsBetter;

@@ -5,7 +5,7 @@
 //! must be seen. The reference's own formulas are in `report::anvil`, on purpose apart.
 
 use crate::metrics::catalog::MetricId;
-use crate::metrics::row::RequestRow;
+use crate::metrics::row::{RequestRow, StampSource};
 use crate::record::{Outcome, Phase};
 use crate::units::Nanos;
 
@@ -28,6 +28,9 @@ pub fn value(id: MetricId, row: &RequestRow) -> Option<f64> {
         MetricId::TimeToFirstEventFromDue => ms(at.first_event, Some(row.due)),
         MetricId::TimeToFirstOutput => ms(at.first_output, row.send_start),
         MetricId::TimeToFirstOutputFromDue => ms(at.first_output, Some(row.due)),
+        MetricId::TimeToFirstOutputWire => {
+            ms(at.first_output.filter(|_| row.stamp_source == StampSource::Kernel), row.sent_wire)
+        }
         MetricId::Ttft => ms(at.first_content, row.send_start),
         MetricId::TtftFromDue => ms(at.first_content, Some(row.due)),
         MetricId::TimeToFirstUsageToken => ms(at.first_usage_token, row.send_start),
@@ -125,13 +128,14 @@ mod tests {
     use crate::metrics::testing::row;
 
     /// Every metric of request scope on the hand-made row of [`row`].
-    const WORKED: [(MetricId, Option<f64>); 28] = [
+    const WORKED: [(MetricId, Option<f64>); 29] = [
         (MetricId::TimeToFirstByte, Some(9.0)),
         (MetricId::TimeToFirstByteFromDue, Some(10.0)),
         (MetricId::TimeToFirstEvent, Some(10.0)),
         (MetricId::TimeToFirstEventFromDue, Some(11.0)),
         (MetricId::TimeToFirstOutput, Some(19.0)),
         (MetricId::TimeToFirstOutputFromDue, Some(20.0)),
+        (MetricId::TimeToFirstOutputWire, None),
         (MetricId::Ttft, Some(29.0)),
         (MetricId::TtftFromDue, Some(30.0)),
         (MetricId::TimeToFirstUsageToken, None),
@@ -254,6 +258,15 @@ mod tests {
         assert_eq!(value(MetricId::TimeToFirstUsageToken, &row), Some(14.0));
         assert_eq!(value(MetricId::TimeToFirstUsageTokenFromDue, &row), Some(15.0));
         assert_eq!(value(MetricId::Ttft, &row), Some(29.0), "which stays the time to text");
+    }
+
+    #[test]
+    fn a_span_on_the_wire_needs_two_kernel_stamps() {
+        let mut row = row(0);
+        row.sent_wire = Some(Nanos(1_250_000));
+        assert_eq!(value(MetricId::TimeToFirstOutputWire, &row), Some(18.75));
+        row.stamp_source = StampSource::User;
+        assert_eq!(value(MetricId::TimeToFirstOutputWire, &row), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod formula;
 pub mod gaps;
 pub mod interval;
 pub mod observe;
+pub mod parts;
 pub mod quantile;
 pub mod rates;
 pub mod row;

@@ -1,7 +1,7 @@
 //! One request on the run's axis: what the formulas read. `aggregate` makes rows from records; nothing here is a
 //! clock reading any more.
 
-use crate::record::{Anomalies, Counters, ErrorDetail, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, ErrorDetail, Outcome, OutputKind, Phase, TransportFacts, Usage};
 use crate::units::Nanos;
 
 /// Which clock the receive stamps of a request come from.
@@ -130,6 +130,10 @@ pub struct RequestRow {
     pub send_start: Option<Nanos>,
     /// Last byte accepted by the kernel.
     pub send_end: Option<Nanos>,
+    /// Last byte of the request handed to the device, by the kernel's stamp; `None` where it gave none.
+    pub sent_wire: Option<Nanos>,
+    /// What the kernel counted on the connection.
+    pub transport: TransportFacts,
     /// Receive stamps by [`RequestRow::stamp_source`].
     pub at: ReceiveStamps,
     /// The same by the user-space clock.

@@ -1,7 +1,7 @@
 //! A request's row for unit tests: a plain success, to be changed where a test needs it.
 
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource, TokenSource};
-use crate::record::{Anomalies, Counters, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Counters, Outcome, OutputKind, Phase, TransportFacts, Usage};
 use crate::units::Nanos;
 
 /// An `ok` request: due at 0 ms, sent at 1, first byte 10, first event 11, reasoning 20, content 30, last output 130,
@@ -40,6 +40,8 @@ pub(crate) fn row(request_index: u64) -> RequestRow {
         tls: None,
         send_start: ms(1),
         send_end: ms(2),
+        sent_wire: None,
+        transport: TransportFacts::default(),
         at,
         user: at,
         stamp_source: StampSource::Kernel,

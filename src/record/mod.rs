@@ -9,6 +9,7 @@ pub mod mask;
 pub mod outcome;
 pub mod request;
 pub mod ring;
+pub mod transport;
 pub mod usage;
 
 pub use anomaly::{Anomalies, Anomaly};
@@ -19,4 +20,5 @@ pub use request::{
     RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
+pub use transport::TransportFacts;
 pub use usage::{MAX_TOKENS, Usage};

@@ -1,6 +1,6 @@
 //! The record of one request and the stamp of one output chunk.
 
-use crate::record::{Anomalies, Outcome, Usage};
+use crate::record::{Anomalies, Outcome, TransportFacts, Usage};
 use crate::units::{Ticks, UnixNanos};
 
 /// One receive instant: the user-space reading taken right after the receive call returned, and the kernel's
@@ -264,6 +264,10 @@ pub struct RequestRecord {
     pub send_start: Option<Ticks>,
     /// Last byte accepted by the kernel.
     pub send_end: Option<Ticks>,
+    /// The kernel's stamp of the last byte of the request leaving this host's stack; `None` where it gave none.
+    pub sent_wire: Option<UnixNanos>,
+    /// What the kernel says about the connection.
+    pub transport: TransportFacts,
     /// Receive stamps, indexed by [`StampKind`].
     pub stamps: [Option<Stamp>; StampKind::COUNT],
     /// Whether a read with bytes came without a kernel stamp.
@@ -321,6 +325,8 @@ impl RequestRecord {
             connect: None,
             send_start: None,
             send_end: None,
+            sent_wire: None,
+            transport: TransportFacts::default(),
             stamps: [None; StampKind::COUNT],
             user_stamps_only: false,
             first_output_kind: None,

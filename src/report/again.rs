@@ -51,8 +51,9 @@ impl Again {
         let summary = saved.summary()?;
         let last_end = saved.rows.iter().map(window::end_of).max();
         let mut document = saved.document.as_ref().map(|stored| stored.computed_again(&summary, last_end));
-        if let (Some(document), Some(run_id)) = (&mut document, &saved.run_id) {
-            document.run_id.clone_from(run_id);
+        if let Some(document) = &mut document {
+            let run_id = saved.run_id.clone().unwrap_or_else(|| document.run_id.clone());
+            document.take_slowest(&run_id, &summary);
         }
         let facts = document.as_ref().map(|again| (again.spec.clone(), again.target.clone()));
         let reference = facts.as_ref().zip(document.as_ref()).and_then(|((spec, target), document)| {

@@ -11,6 +11,7 @@ pub mod instrument;
 pub mod measured;
 pub mod metric;
 pub mod provenance;
+pub mod slowest;
 pub mod spec;
 pub mod stream;
 
@@ -23,6 +24,7 @@ use self::instrument::{InstrumentDoc, PrewarmDoc};
 use self::measured::{CountsDoc, FailureDoc, RatesDoc, TokensDoc, WindowDoc};
 use self::metric::MetricDoc;
 use self::provenance::{HostDoc, PlanDoc, TargetDoc, ToolDoc};
+use self::slowest::SlowDoc;
 use self::spec::SpecDoc;
 use self::stream::StreamDoc;
 use crate::aggregate::summary::Summary;
@@ -48,7 +50,8 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
 ///   prompt tokens but those of lines is that of whole prompts; `span`, `instrument.clock.compared_over_s`,
-///   `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
+///   `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines, `sent_wire_ns`, `rtt_us`,
+///   `retransmits` and `unacked_us`; `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
 ///   `artifact.json` follow from what is given in this document and from the records.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
@@ -181,6 +184,9 @@ pub struct RunDocument {
     /// What answers looked like on the wire; absent in documents of version 1.0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamDoc>,
+    /// The slowest requests and where their time went, slowest first; absent in documents before 1.1.
+    #[serde(default)]
+    pub slowest: Vec<SlowDoc>,
     /// How good the instrument was.
     pub instrument: InstrumentDoc,
     /// What other tools would have reported, by tool; absent in documents of version 1.0.
@@ -238,6 +244,7 @@ impl RunDocument {
             rates: measured::rates(&summary.rates),
             tokens: TokensDoc::of(&summary.tokens),
             stream: Some(StreamDoc::of(&summary.stream)),
+            slowest: SlowDoc::all(&summary.slowest, facts.run_id.as_str()),
             instrument: InstrumentDoc::of(facts.instrument, &summary.stamps),
             compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
             warnings: Vec::new(),
@@ -277,6 +284,12 @@ impl RunDocument {
         let kernel_stamps_asked = self.spec.instrument.stamps == StampSource::Kernel.name();
         again.instrument.take_stamps(&summary.stamps, kernel_stamps_asked);
         again
+    }
+
+    /// Takes over the name of the run and the slowest requests, whose names follow from it.
+    pub fn take_slowest(&mut self, run_id: &str, summary: &Summary) {
+        run_id.clone_into(&mut self.run_id);
+        self.slowest = SlowDoc::all(&summary.slowest, run_id);
     }
 
     /// Takes over what other tools would have reported; `reference` is `metrics` of the reference artifact.

@@ -83,6 +83,8 @@ pub struct RequestLine<'a> {
     tls_ns: Option<i64>,
     send_start_ns: Option<i64>,
     send_end_ns: Option<i64>,
+    #[serde(default)]
+    sent_wire_ns: Option<i64>,
     first_byte_ns: Option<i64>,
     head_done_ns: Option<i64>,
     first_event_ns: Option<i64>,
@@ -152,6 +154,12 @@ pub struct RequestLine<'a> {
     cut_after_terminal: bool,
     stale_connections: u32,
     connection_retries: u32,
+    #[serde(default)]
+    rtt_us: Option<u32>,
+    #[serde(default)]
+    retransmits: Option<u32>,
+    #[serde(default)]
+    unacked_us: Option<u32>,
     canary: Option<CanaryLine<'a>>,
     controlled_output: Option<ControlledOutputLine>,
     error: Option<ErrorLine<'a>>,
@@ -235,6 +243,7 @@ impl<'a> RequestLine<'a> {
             tls_ns: ns(row.tls),
             send_start_ns: ns(row.send_start),
             send_end_ns: ns(row.send_end),
+            sent_wire_ns: ns(row.sent_wire),
             first_byte_ns: ns(at.first_byte),
             head_done_ns: ns(at.head_done),
             first_event_ns: ns(at.first_event),
@@ -296,6 +305,9 @@ impl<'a> RequestLine<'a> {
             cut_after_terminal: row.cut_after_terminal,
             stale_connections: row.stale_connections,
             connection_retries: CONNECTION_RETRIES,
+            rtt_us: row.transport.rtt_us,
+            retransmits: row.transport.retransmits,
+            unacked_us: row.transport.unacked_us,
             canary: row.canary.as_ref().map(CanaryLine::of),
             controlled_output: row.controlled_output.as_ref().map(ControlledOutputLine::of),
             error: ErrorLine::of(row.outcome, row.error.as_ref()),

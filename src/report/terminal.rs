@@ -7,6 +7,7 @@
 
 mod asked;
 pub mod layout;
+mod slowest;
 
 use self::layout::{Ink, Piece, Style, WIDTH, clean, left, right, shorten, width, wrap, wrap_pieces};
 use crate::metrics::MetricId;
@@ -71,6 +72,7 @@ pub fn render(document: &RunDocument, files: Option<&FilesNote>, style: Style) -
     result(&mut page, document);
     latencies(&mut page, document);
     rates(&mut page, document);
+    slowest(&mut page, document);
     instrument(&mut page, document);
     failures(&mut page, document);
     warnings(&mut page, document);
@@ -311,6 +313,13 @@ fn can_exist(id: MetricId, document: &RunDocument) -> bool {
         MetricId::PeakOutputTokS => streams,
         _ => true,
     }
+}
+
+fn slowest(page: &mut Page, document: &RunDocument) {
+    let Some((heading, worst)) = slowest::lines(&document.slowest) else { return };
+    page.gap();
+    page.heading(&heading);
+    page.entry(&" ".repeat(INDENT), INDENT, &worst);
 }
 
 fn instrument(page: &mut Page, document: &RunDocument) {

@@ -11,10 +11,11 @@ use crate::aggregate::collector::{Collected, CollectorSetup, LiveCounts, collect
 use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
 use crate::client::ports::Ports;
+use crate::client::transport::{Watched, is_counted};
 use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::masking;
-use crate::config::spec::{ConnectionMode, ResolvedTarget, RunSpec};
+use crate::config::spec::{ConnectionMode, Endpoint, ResolvedTarget, RunSpec};
 use crate::plan::Plan;
 use crate::run::cores::Cores;
 use crate::run::end_at_once;
@@ -142,6 +143,11 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let routes: Arc<[_]> = route::routes(&connection.source_ips, &self.target.addresses).into();
         let unresolved: Option<Arc<str>> = self.target.unresolved.as_deref().map(Into::into);
         let answer_rule = answer_rule(self.spec);
+        let watched = match self.spec.target.endpoint {
+            _ if !is_counted() => Watched::Nothing,
+            Endpoint::Http => Watched::Slowest,
+            _ => Watched::Every,
+        };
         let mut first_slot = 0;
         let mut setups = Vec::with_capacity(workers);
         for (number, core) in self.cores.workers.iter().enumerate() {
@@ -161,6 +167,9 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
                 },
                 prewarm: connection.prewarm && self.reachable,
                 kernel_stamps: self.kernel_stamps,
+                // A stamp costs about a microsecond, which plain requests at full speed have no time for.
+                transmit_stamps: self.kernel_stamps && self.spec.streams_text(),
+                watched,
                 answer_rule,
                 timeout: self.spec.connection.timeout,
                 idle_timeout: self.spec.connection.idle_timeout,

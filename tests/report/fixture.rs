@@ -12,7 +12,7 @@ use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
 use hammerscale::record::{
-    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, Usage,
+    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, TransportFacts, Usage,
 };
 use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
@@ -277,6 +277,12 @@ fn request(
     row.connect_start = (index < 20).then_some(Nanos(due.0 - 300 * US));
     row.connect = (index < 20).then_some(Nanos(150 * US));
     (row.send_start, row.send_end) = (Some(Nanos(send_start)), Some(Nanos(send_start + 12 * US)));
+    row.sent_wire = Some(Nanos(send_start + 4 * US));
+    // Of one request the kernel gave no stamp, and of one in seventeen a segment was lost.
+    row.sent_wire = row.sent_wire.filter(|_| index != 8);
+    let lost = u32::from(index % 17 == 9);
+    row.transport =
+        TransportFacts { rtt_us: Some(61), retransmits: Some(lost), unacked_us: Some(74 + lost * 70_000) };
     (row, chunks)
 }
 
@@ -299,6 +305,8 @@ fn answered(coalesced: u64, at: ReceiveStamps, user: ReceiveStamps) -> RequestRo
         tls: None,
         send_start: None,
         send_end: None,
+        sent_wire: None,
+        transport: TransportFacts::default(),
         at,
         user,
         stamp_source: StampSource::Kernel,

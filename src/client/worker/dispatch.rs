@@ -259,6 +259,9 @@ impl Worker {
         let now = self.clock.ticks();
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.connected(now);
+        if self.setup.transmit_stamps {
+            connection.ask_transmit_stamps();
+        }
         let early = connection.has_early_answer();
         if early {
             connection.withhold();
@@ -287,7 +290,7 @@ impl Worker {
     /// Writes as much of the request as the kernel takes.
     pub(super) fn write(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        match connection.write(&self.clock) {
+        match connection.write(&self.clock, &mut self.buffer) {
             Ok(()) | Err(Errno::EAGAIN) => {}
             // The answer may be there already (a refusal of a large body): read it before giving up.
             Err(_) => self.on_readable(index, true),

@@ -25,6 +25,7 @@ use crate::client::setup::{WorkerHealth, WorkerSetup};
 use crate::client::socket::ReadBuffer;
 use crate::client::stop::StopSignal;
 use crate::client::timers::Timers;
+use crate::client::transport::Gate;
 use crate::client::trust::Trust;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet, RequestRecord};
@@ -73,6 +74,8 @@ pub(crate) struct Worker {
     open: usize,
     exhausted: bool,
     trust: Trust,
+    /// Of which requests the kernel's counts are read.
+    gate: Gate,
     /// Sockets that had something at the last look.
     came: usize,
     /// Connections under way for which no request waits.
@@ -113,6 +116,7 @@ impl Worker {
             open: 0,
             exhausted: false,
             trust: Trust::Unknown(None),
+            gate: Gate::new(setup.watched),
             came: 0,
             warming: 0,
             now: Ticks(0),
@@ -191,7 +195,7 @@ impl Worker {
         self.now = self.clock.ticks();
         let Some(connection) = self.connections.get_mut(index) else { return };
         let state = connection.state;
-        let record = connection.give_up(outcome, message, self.now);
+        let record = connection.give_up(outcome, message, self.now, &mut self.gate);
         connection.close();
         if state == State::Warming {
             return self.warming_failed(message);
@@ -202,7 +206,7 @@ impl Worker {
     /// Gives up the last bytes of an answer whose terminal was read.
     fn end_tail(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let record = connection.finish(self.now);
+        let record = connection.finish(self.now, &mut self.gate);
         connection.close();
         if let Some(record) = record {
             self.write_down(record);

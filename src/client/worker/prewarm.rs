@@ -66,6 +66,9 @@ impl Worker {
         self.warming = self.warming.saturating_sub(1);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.warmed(now);
+        if self.setup.transmit_stamps {
+            connection.ask_transmit_stamps();
+        }
         if let Some(prewarm) = self.health.prewarm.as_mut() {
             prewarm.made.push((connection.began, now));
         }
@@ -96,6 +99,7 @@ mod tests {
     use crate::client::route::Route;
     use crate::client::setup::{Reuse, WorkerHealth, WorkerSetup};
     use crate::client::stop::StopSignal;
+    use crate::client::transport::Watched;
     use crate::clock::{Clock, Rate};
     use crate::record::{Inlet, Outcome, Phase, RequestRecord, rings};
     use crate::schedule::{Prepared, Supply};
@@ -130,6 +134,8 @@ mod tests {
             reuse: Reuse::Keep,
             prewarm: true,
             kernel_stamps: false,
+            transmit_stamps: false,
+            watched: Watched::Every,
             answer_rule: AnswerRule::default(),
             timeout: Nanos::from_secs(10),
             idle_timeout: Nanos::from_secs(10),

@@ -50,9 +50,14 @@ impl Worker {
         } else if flags.contains(EpollFlags::EPOLLOUT) && connection.has_unsent() {
             self.write(index);
         }
-        let end = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
-        if flags.intersects(EpollFlags::EPOLLIN | end) {
-            self.on_readable(index, flags.intersects(end));
+        let mut to_the_end = flags.intersects(EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP);
+        if flags.contains(EpollFlags::EPOLLERR) {
+            // Stamps of sent bytes lie in the queue of errors, and are told as one. A broken connection is hung up too.
+            let connection = self.connections.get_mut(index);
+            to_the_end |= !connection.is_some_and(|c| c.take_stamps(&mut self.buffer));
+        }
+        if to_the_end || flags.contains(EpollFlags::EPOLLIN) {
+            self.on_readable(index, to_the_end);
         }
     }
 
@@ -107,7 +112,7 @@ impl Worker {
             (Progress::Complete, state) => {
                 let keep =
                     connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep();
-                let record = connection.finish(now);
+                let record = connection.finish(now, &mut self.gate);
                 if keep {
                     connection.state = State::Idle;
                     self.trust.kept(now);
@@ -117,7 +122,7 @@ impl Worker {
                 self.end_request(slot, record, state, empty);
             }
             (Progress::Failed, state) => {
-                let record = connection.finish(now);
+                let record = connection.finish(now, &mut self.gate);
                 connection.close();
                 self.end_request(slot, record, state, false);
             }

@@ -21,6 +21,10 @@ pub struct InstrumentDoc {
     pub stamp_source: Option<String>,
     /// Requests without kernel stamps although they were asked for.
     pub kernel_stamps_missing: u64,
+    /// Share of the streamed requests with kernel stamps that have a stamp of their last byte leaving this host too;
+    /// `null` without such requests.
+    #[serde(default)]
+    pub tx_stamp_share: Option<f64>,
     /// User-space stamp minus kernel stamp.
     pub read_delay_us: Option<SpreadDoc>,
     /// Send start minus due.
@@ -121,6 +125,7 @@ impl InstrumentDoc {
             notes: Vec::new(),
             stamp_source: None,
             kernel_stamps_missing: 0,
+            tx_stamp_share: None,
             read_delay_us: None,
             send_lag_us: None,
             slot_wait_share: None,
@@ -159,6 +164,7 @@ impl InstrumentDoc {
         };
         self.stamp_source = stamp_source.map(str::to_owned);
         self.kernel_stamps_missing = if kernel_stamps_asked { stamps.user_requests } else { 0 };
+        self.tx_stamp_share = share(stamps.transmit_stamps, stamps.streamed_requests);
         self.read_delay_us = stamps.read_delay_us.as_ref().map(SpreadDoc::of);
         self.send_lag_us = stamps.send_lag_us.as_ref().map(SpreadDoc::of);
         self.slot_wait_share = stamps.slot_time.waited_share().and_then(finite);

@@ -14,7 +14,7 @@ use super::{CanaryLine, ControlledOutputLine, OBSERVE, RequestLine, STRICT, User
 use crate::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
-use crate::record::{Anomalies, Anomaly, Counters, Outcome, OutputKind, Phase, Usage};
+use crate::record::{Anomalies, Anomaly, Counters, Outcome, OutputKind, Phase, TransportFacts, Usage};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
 
@@ -124,6 +124,12 @@ impl RequestLine<'_> {
             tls: nanos(self.tls_ns),
             send_start: nanos(self.send_start_ns),
             send_end: nanos(self.send_end_ns),
+            sent_wire: nanos(self.sent_wire_ns),
+            transport: TransportFacts {
+                rtt_us: self.rtt_us,
+                retransmits: self.retransmits,
+                unacked_us: self.unacked_us,
+            },
             at: ReceiveStamps {
                 first_byte: nanos(self.first_byte_ns),
                 head_done: nanos(self.head_done_ns),
