@@ -98,7 +98,9 @@ impl Worker {
                 // would reset it, and a server may take that for a client that gave up.
                 connection.state = State::Draining { since: now, until: Ticks(now.0 + self.limits.tail.0) };
                 self.arm(index);
-                self.free.push_back((slot, now));
+                if self.schedule.is_none() {
+                    self.free.push_back((slot, now));
+                }
             }
             (Progress::Terminal, _) => {}
             (Progress::Complete, state) => {
@@ -111,16 +113,19 @@ impl Worker {
                 } else {
                     connection.close();
                 }
-                self.end_request(slot, record, state);
+                self.end_request(index, record, state);
             }
             (Progress::Failed, state) => {
                 let record = connection.finish(now);
                 connection.close();
-                self.end_request(slot, record, state);
+                self.end_request(index, record, state);
             }
             (Progress::Unexpected, _) => {
                 connection.close();
-                if let Some(slot) = self.slots.get_mut(slot) {
+                if let Some(schedule) = &mut self.schedule {
+                    schedule.stale += 1;
+                    schedule.noticed.insert(Anomaly::UnaskedBytes);
+                } else if let Some(slot) = self.slots.get_mut(slot) {
                     slot.stale += 1;
                     slot.noticed.insert(Anomaly::UnaskedBytes);
                 }
