@@ -114,6 +114,7 @@ fn client_loop(routes: &[Route], count: usize, rate: Rate) -> (Duration, WorkerH
     let setup = WorkerSetup {
         worker: 0,
         core: None,
+        open: None,
         slots: count,
         first_slot: 0,
         routes: routes.into(),

@@ -418,6 +418,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             requests: number("requests").unwrap(),
             concurrency: u32::try_from(number("concurrency").unwrap()).unwrap(),
             burst: 0,
+            arrivals: None,
         },
         prompt: prompt_of(published),
         body: BodySpec {

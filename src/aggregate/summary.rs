@@ -16,6 +16,7 @@
 use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::concurrency::SteadyState;
 use crate::aggregate::counts::Counts;
+use crate::aggregate::schedule::ScheduleKept;
 use crate::aggregate::slots::SlotTime;
 use crate::aggregate::slowest::{SlowRequest, slowest};
 use crate::aggregate::stream::StreamFacts;
@@ -38,6 +39,8 @@ pub struct Facts {
     pub planned: u64,
     /// Slots of the closed loop; `None` where no concurrency was asked for.
     pub asked_concurrency: Option<u32>,
+    /// Requests were to start when a schedule said so.
+    pub open_loop: bool,
     /// Instant from which on no request was started, in a run that was stopped before its requests were used up.
     pub stop: Option<Nanos>,
 }
@@ -89,8 +92,10 @@ pub struct StampFacts {
     pub read_delay_us: Option<Spread>,
     /// Send start minus due, in microseconds.
     pub send_lag_us: Option<Spread>,
-    /// Where the time of the slots went.
+    /// Where the time of the slots went; nowhere in an open loop, whose places wait for the schedule.
     pub slot_time: SlotTime,
+    /// How the schedule of an open loop was kept; `None` in a closed one.
+    pub schedule: Option<ScheduleKept>,
     /// Output chunks.
     pub output_chunks: u64,
     /// Those that share a read with an earlier one.
@@ -189,7 +194,7 @@ impl Summary {
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
             stream: StreamFacts::of(rows),
-            stamps: StampFacts::of(rows, chunks),
+            stamps: StampFacts::of(rows, chunks, facts.open_loop),
             slowest: slowest(rows),
             role_chunk_first: ok.fold(0, |n, row| n + u64::from(row.role_chunk_first)),
         }
@@ -210,9 +215,11 @@ impl Summary {
 }
 
 impl StampFacts {
-    fn of(rows: &[RequestRow], chunks: &ChunkPopulations) -> Self {
-        let slot_time = SlotTime::of(rows);
-        let mut facts = Self { slot_time, missing_chunks: chunks.missing_chunks, ..Self::default() };
+    fn of(rows: &[RequestRow], chunks: &ChunkPopulations, open_loop: bool) -> Self {
+        let slot_time = if open_loop { SlotTime::default() } else { SlotTime::of(rows) };
+        let schedule = open_loop.then(|| ScheduleKept::of(rows));
+        let mut facts =
+            Self { slot_time, schedule, missing_chunks: chunks.missing_chunks, ..Self::default() };
         let mut lags = Vec::new();
         for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
             if row.at.first_byte.is_some() {
@@ -313,7 +320,7 @@ mod tests {
     #[test]
     fn only_ok_measured_requests_enter_distributions_and_every_measured_one_shows_the_instrument() {
         let rows = run();
-        let facts = Facts { planned: 3, asked_concurrency: Some(3), stop: None };
+        let facts = Facts { planned: 3, asked_concurrency: Some(3), ..Facts::default() };
         let mut chunks = ChunkPopulations::new(&rows, &facts);
         for row in &rows {
             chunks.add(row, &[chunk(20, 8, true), chunk(50, 9, false), chunk(50, 9, true)]);
@@ -340,7 +347,7 @@ mod tests {
 
     #[test]
     fn no_rows_give_no_numbers() {
-        let facts = Facts { planned: 5, asked_concurrency: Some(2), stop: None };
+        let facts = Facts { planned: 5, asked_concurrency: Some(2), ..Facts::default() };
         let summary = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
         assert_eq!(summary.counts, Counts { planned: 5, ..Counts::default() });
         assert_eq!((summary.spans, summary.steady_state), (None, None));
@@ -355,7 +362,7 @@ mod tests {
         for (i, row) in rows.iter_mut().enumerate() {
             row.send_start = Some(Nanos(1_000_000 + i64::try_from(i).unwrap()));
         }
-        let facts = Facts { planned: 3, asked_concurrency: Some(3), stop: None };
+        let facts = Facts { planned: 3, asked_concurrency: Some(3), ..Facts::default() };
         let of = |rows: &[RequestRow]| {
             let mut chunks = ChunkPopulations::new(rows, &facts);
             for row in rows {

@@ -288,10 +288,13 @@ impl Connection {
         // In the turn in which it became idle the socket was just read empty; a look at it would cost a system call
         // per request at full speed.
         now == self.idle_since
-            // How long a server keeps a connection after an answer says nothing about one that has not carried any.
-            || ((self.is_unused()
-                || rate.nanos(Ticks(now.0.saturating_sub(self.idle_since.0))) < self.keep_alive)
-                && self.socket.as_ref().is_some_and(StreamSocket::is_quiet))
+            || (self.is_in_time(now, rate) && self.socket.as_ref().is_some_and(StreamSocket::is_quiet))
+    }
+
+    /// Whether it was not idle for longer than the server keeps it. How long that is after an answer says nothing about
+    /// a connection that has not carried any.
+    pub(crate) fn is_in_time(&self, now: Ticks, rate: Rate) -> bool {
+        self.is_unused() || rate.nanos(Ticks(now.0.saturating_sub(self.idle_since.0))) < self.keep_alive
     }
 
     /// Whether it has carried no request yet.

@@ -22,6 +22,12 @@ impl Connections {
         self.places.len()
     }
 
+    /// Adds an empty place; its number.
+    pub(crate) fn add(&mut self) -> usize {
+        self.places.push(None);
+        self.places.len() - 1
+    }
+
     /// The connection of a place; `None` where there never was one.
     #[inline]
     pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut Connection> {

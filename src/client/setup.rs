@@ -1,12 +1,12 @@
 //! What a worker is told before it starts, and what it says about itself afterwards.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::client::ports::Ports;
 use crate::client::route::Route;
 use crate::client::transport::Watched;
-use crate::record::RequestRecord;
+use crate::record::{Lateness, RequestRecord};
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
 use crate::wire::response::AnswerRule;
@@ -27,9 +27,11 @@ pub struct WorkerSetup {
     pub worker: u32,
     /// The core to pin to.
     pub core: Option<usize>,
-    /// Slots of this worker.
+    /// The schedule that says when requests start; `None` is a closed loop.
+    pub open: Option<OpenLoop>,
+    /// Slots of this worker; without a meaning in an open loop.
     pub slots: usize,
-    /// Number of its first slot in the run.
+    /// Number of its first slot in the run; likewise.
     pub first_slot: u32,
     /// Where to connect, and from where: used in turn, by connection number. Empty when the name could not be resolved.
     pub routes: Arc<[Route]>,
@@ -59,6 +61,17 @@ pub struct WorkerSetup {
     pub connect_timeout: Nanos,
 }
 
+/// What an open loop needs beside the requests, each of which knows its own due.
+#[derive(Debug, Clone)]
+pub struct OpenLoop {
+    /// CLOCK_MONOTONIC at the start of the window, the same for all workers: the first that begins decides.
+    pub start: Arc<OnceLock<Nanos>>,
+    /// Look all the time just before a request is due: where the worker has a core of its own.
+    pub spin: bool,
+    /// How many workers take from the same schedule.
+    pub workers: u32,
+}
+
 /// What a worker's loop did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerHealth {
@@ -70,8 +83,10 @@ pub struct WorkerHealth {
     pub started: Ticks,
     /// When it ended.
     pub ended: Ticks,
-    /// Time spent waiting in the kernel.
+    /// Time spent waiting, in the kernel or awake.
     pub waited: Ticks,
+    /// How late the worker was back from each wait for a due instant that ended with it; empty in a closed loop.
+    pub timer_lateness: Lateness,
     /// Requests that did not fit into the ring.
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.
@@ -100,7 +115,12 @@ pub struct Prewarm {
 impl WorkerSetup {
     /// A record for a request that is about to begin.
     pub(crate) fn record(&self, slot: usize, request: &Prepared, due: Ticks) -> RequestRecord {
-        let slot = self.first_slot.saturating_add(u32::try_from(slot).unwrap_or(u32::MAX));
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        let slot = match &self.open {
+            None => self.first_slot.saturating_add(slot),
+            // Pools grow: the places of all workers are numbered in turn.
+            Some(open) => slot.saturating_mul(open.workers).saturating_add(self.worker),
+        };
         RequestRecord::new(request.index, request.phase, slot, due)
     }
 

@@ -15,12 +15,12 @@ use super::lists::{core_list, source_list};
 use super::reasoning::EFFORTS;
 use super::request_args::RequestArgs;
 use super::sim_args::PROFILES;
-use super::spec::{ConnectionMode, OutputFormat, ProgressMode, Secret, ThinkingMode};
+use super::spec::{ArrivalProcess, ConnectionMode, OutputFormat, ProgressMode, Secret, ThinkingMode};
 use super::usage::UsageError;
-use crate::units::Nanos;
-use crate::units::text::{QuantityError, parse_count, parse_duration};
+use crate::units::text::{QuantityError, parse_count, parse_duration, parse_rate};
+use crate::units::{Nanos, PerSecond};
 
-/// Measures a server, or the embedded simulator, once: a closed loop of requests.
+/// Measures a server, or the embedded simulator, once: a closed loop of requests, or with --rate an open one.
 #[derive(Debug, Clone, Default, Args)]
 #[command(mut_args(defaults::in_help))]
 pub struct RunArgs {
@@ -59,10 +59,16 @@ pub struct RunArgs {
     /// Requests in flight at a time
     #[arg(long, alias = "max-concurrency", value_name = "N", value_parser = parse_count, allow_hyphen_values = true, help_heading = "Load")]
     pub concurrency: Option<u64>,
+    /// Requests per second: an open loop, in which each one starts when it is due, however many are in flight
+    #[arg(long, alias = "request-rate", value_name = "R", value_parser = parse_rate, allow_hyphen_values = true, help_heading = "Load")]
+    pub rate: Option<PerSecond>,
+    /// How the requests of an open loop follow each other: evenly, or at random as independent users do
+    #[arg(long, value_name = "PROCESS", value_parser = arrival(), help_heading = "Load")]
+    pub arrival: Option<ArrivalProcess>,
     /// Send N requests at one instant, with a shared prefix; 0 for none
     #[arg(long, value_name = "N", value_parser = parse_count, allow_hyphen_values = true, help_heading = "Load")]
     pub burst: Option<u64>,
-    /// Connections: keep one per slot, or a fresh one per request
+    /// Connections: keep one per slot (with --rate a pool), or a fresh one per request
     #[arg(long, value_name = "MODE", value_parser = connection_mode(), help_heading = "Load")]
     pub connection: Option<ConnectionMode>,
     /// Make the connections of all slots before the first request
@@ -338,6 +344,10 @@ pub(super) fn choice<T: Clone + Send + Sync + 'static>(
 
 fn compat() -> impl TypedValueParser<Value = Compat> {
     choice(&[("anvil", Compat::Anvil)])
+}
+
+fn arrival() -> impl TypedValueParser<Value = ArrivalProcess> {
+    choice(&[("constant", ArrivalProcess::Constant), ("poisson", ArrivalProcess::Poisson)])
 }
 
 fn connection_mode() -> impl TypedValueParser<Value = ConnectionMode> {

@@ -3,8 +3,8 @@
 
 use clap::Arg;
 
-use crate::units::Nanos;
 use crate::units::text::{format_count, format_duration};
+use crate::units::{Nanos, PerSecond};
 
 /// The port of the `http` scheme (RFC 9110 section 4.2.1).
 pub const HTTP_PORT: u16 = 80;
@@ -52,6 +52,10 @@ pub mod anvil {
 pub const MAX_REQUESTS: u64 = 100_000_000;
 /// Every slot has a descriptor and 16 KiB; the largest machines hold a million.
 pub const MAX_CONCURRENCY: u32 = 1_000_000;
+/// The lowest rate: a request in a quarter of an hour and more is no load.
+pub const MIN_RATE: PerSecond = PerSecond(0.001);
+/// The highest rate: ten times what the fastest client sends on a core, and a microsecond between two requests.
+pub const MAX_RATE: PerSecond = PerSecond(1_000_000.0);
 /// The smallest fixed context: the reference's; below it not even the prompt's last line fits.
 pub const MIN_CTX_TOKENS: u64 = 32;
 /// More tokens than any model takes or gives; a prompt of this size is 48 MiB. The reference stops at a sixteenth.
@@ -93,6 +97,7 @@ pub fn shown(flag: &str) -> Option<String> {
         "endpoint" => "chat".to_owned(),
         "requests" => format_count(REQUESTS),
         "concurrency" => format_count(u64::from(CONCURRENCY)),
+        "arrival" => "poisson".to_owned(),
         "burst" | "response-words" | "max-model-len" => "0".to_owned(),
         "ctx-tokens" => or_anvil(CTX_TOKENS, "0"),
         "max-tokens" => or_anvil(MAX_TOKENS, &anvil::MAX_TOKENS.to_string()),

@@ -19,7 +19,7 @@ use super::defaults::MAX_CONFIG_BYTES;
 use super::input;
 use super::request_args::RequestArgs;
 use super::usage::UsageError;
-use crate::units::Nanos;
+use crate::units::{Nanos, PerSecond};
 
 /// A configuration file, read.
 #[derive(Debug, Clone)]
@@ -172,8 +172,13 @@ fn words(arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String>
         }
         _ => {
             let is = |id: TypeId| parser == id;
-            let numeric =
-                [TypeId::of::<u64>(), TypeId::of::<i64>(), TypeId::of::<f64>(), TypeId::of::<Nanos>()];
+            let numeric = [
+                TypeId::of::<u64>(),
+                TypeId::of::<i64>(),
+                TypeId::of::<f64>(),
+                TypeId::of::<Nanos>(),
+                TypeId::of::<PerSecond>(),
+            ];
             let takes_numbers = numeric.into_iter().any(is) || is(TypeId::of::<CoreList>());
             let word =
                 text(value).or_else(|| number(value).filter(|_| takes_numbers).map(|n| format!("={n}")));
@@ -225,6 +230,11 @@ fn give_way(typed: &RunArgs, file: &mut RunArgs) {
     } else if typed.requests.is_some() || typed.concurrency.is_some() {
         file.burst = None;
     }
+    if typed.rate.is_some() {
+        (file.concurrency, file.burst, file.prewarm) = (None, None, false);
+    } else if typed.concurrency.is_some() || typed.burst.is_some_and(|n| n > 0) {
+        (file.rate, file.arrival) = (None, None);
+    }
 }
 
 /// The flags of a struct, each from the command line if it is there, else from the file; and the names of those that the
@@ -253,7 +263,7 @@ fn merged(typed: RunArgs, file: RunArgs, given: &mut Vec<&'static str>) -> RunAr
     };
     merge! {
         RunArgs, typed, file, given;
-        base_url endpoint_path sim endpoint model api_key_env api_key_file requests concurrency burst connection
+        base_url endpoint_path sim endpoint model api_key_env api_key_file requests concurrency rate arrival burst connection
         timeout idle_timeout connect_timeout compat ctx_tokens seed max_tokens response_words prompt_cache_mode
         prompts source_ip shared_prefix_tokens controlled_output_policy max_model_len margin capture_limit temperature top_p
         thinking_mode reasoning_effort workers cores stamps out json_out progress format engine gpu tier manifest

@@ -11,6 +11,7 @@ pub mod file;
 mod input;
 pub mod inspect_args;
 mod lists;
+pub mod load;
 pub mod masking;
 mod outputs;
 mod prompts;

@@ -9,11 +9,10 @@ use super::args::{Compat, RunArgs, Stamps};
 use super::file::ConfigFile;
 use super::sim_args::{self, SimArgsError};
 use super::spec::{
-    BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LoadSpec, RunSpec, Secret, SimSpec,
-    TargetSpec,
+    BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, RunSpec, Secret, SimSpec, TargetSpec,
 };
 use super::usage::UsageError;
-use super::{credentials, defaults, endpoint_flags, extra_body, outputs, prompts, url};
+use super::{credentials, defaults, endpoint_flags, extra_body, load, outputs, prompts, url};
 use crate::units::Nanos;
 use crate::units::text::format_duration;
 
@@ -39,7 +38,7 @@ pub fn resolve(args: &RunArgs, env: Environment<'_>) -> Result<RunSpec, UsageErr
     let endpoint = endpoint_flags::endpoint(args)?;
     endpoint_flags::check_flags(args, endpoint)?;
     let compat_anvil = args.compat == Some(Compat::Anvil);
-    let load = load(args)?;
+    let load = load::load(args)?;
     let prompt = prompts::prompt(args, &load, compat_anvil)?;
     let body = BodySpec {
         streamed: endpoint_flags::streamed(args, endpoint)?,
@@ -143,27 +142,6 @@ fn simulator(text: &str) -> Result<SimSpec, UsageError> {
     }
     sim_args::child_arguments(&spec).map_err(refuse)?;
     Ok(spec)
-}
-
-fn load(args: &RunArgs) -> Result<LoadSpec, UsageError> {
-    let requests = args.requests.unwrap_or(defaults::REQUESTS);
-    let requests = within("--requests", requests, 1, defaults::MAX_REQUESTS)?;
-    let slots = |flag, value: u64, least| {
-        let value = within(flag, value, least, u64::from(defaults::MAX_CONCURRENCY))?;
-        u32::try_from(value).map_err(|_| UsageError::range(flag, "smaller"))
-    };
-    let concurrency =
-        slots("--concurrency", args.concurrency.unwrap_or(u64::from(defaults::CONCURRENCY)), 1)?;
-    let burst = slots("--burst", args.burst.unwrap_or(0), 0)?;
-    if burst == 0 {
-        return Ok(LoadSpec { requests, concurrency, burst });
-    }
-    for (flag, value) in [("--requests", args.requests), ("--concurrency", args.concurrency)] {
-        if value.is_some_and(|n| n != u64::from(burst)) {
-            return Err(UsageError::clash(flag, "--burst", "a burst is that many requests at one instant"));
-        }
-    }
-    Ok(LoadSpec { requests: u64::from(burst), concurrency: burst, burst })
 }
 
 fn connection(args: &RunArgs) -> Result<ConnectionSpec, UsageError> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 pub use super::endpoint::Endpoint;
+pub use super::load::{ArrivalProcess, Arrivals, LoadSpec};
 use crate::units::Nanos;
 use crate::wire::http1::Method;
 
@@ -72,17 +73,6 @@ pub struct SimSpec {
 /// A text that must not reach any output. `Debug` shows only that it is there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
-
-/// How many requests, and how many at a time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadSpec {
-    /// Number of measured requests.
-    pub requests: u64,
-    /// Slots of the closed loop.
-    pub concurrency: u32,
-    /// The reference's shared-prefix burst: its size, 0 for none.
-    pub burst: u32,
-}
 
 /// What plain requests carry.
 #[derive(Debug, Clone, PartialEq, Eq)]

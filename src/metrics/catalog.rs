@@ -194,6 +194,23 @@ catalog! {
         "most requests in flight at one instant"; "nothing was measured"; "1.0".
 }
 
+impl MetricId {
+    /// The same latency from due; the metric itself where it has no such twin.
+    #[must_use]
+    pub const fn from_due(self) -> Self {
+        match self {
+            Self::TimeToFirstByte => Self::TimeToFirstByteFromDue,
+            Self::TimeToFirstEvent => Self::TimeToFirstEventFromDue,
+            Self::TimeToFirstOutput => Self::TimeToFirstOutputFromDue,
+            Self::Ttft => Self::TtftFromDue,
+            Self::TimeToFirstUsageToken => Self::TimeToFirstUsageTokenFromDue,
+            Self::TimeToLastOutput => Self::TimeToLastOutputFromDue,
+            Self::E2e => Self::E2eFromDue,
+            other => other,
+        }
+    }
+}
+
 /// The row with this name in documents; `None` when there is none.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Metric> {
@@ -259,6 +276,7 @@ mod tests {
             let twin =
                 by_name(&format!("{stem}_from_due_ms")).unwrap_or_else(|| panic!("{} has no twin", m.name));
             assert_eq!((twin.unit, twin.kind, twin.scope), (m.unit, m.kind, m.scope));
+            assert_eq!((m.id.from_due(), twin.id.from_due()), (twin.id, twin.id));
             twins += 1;
         }
         assert_eq!(twins, CATALOG.iter().filter(|m| m.name.ends_with("_from_due_ms")).count());

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use crate::config::masking;
-use crate::config::spec::{ConnectionMode, PlainSpec, ResolvedTarget, RunSpec, TargetSpec};
+use crate::config::spec::{Arrivals, ConnectionMode, PlainSpec, ResolvedTarget, RunSpec, TargetSpec};
 use crate::record::mask::Mask;
 use crate::units::Bytes;
-use crate::units::text::{format_bytes, format_duration};
+use crate::units::text::{format_bytes, format_duration, format_rate};
 use crate::wire::http1::Method;
 
-/// Version of the JSON form. 1.0: the first.
+/// Version of the JSON form. 1.0: the first, with `rate` and `arrival` (`null` in a closed loop).
 pub const SCHEMA: &str = "hammerscale.plan/1.0";
 
 /// Stands for a model name that only the server can tell.
@@ -62,12 +62,20 @@ pub fn text(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
     }
     line(
         "load",
-        format!(
-            "closed loop: {} requests, {} at a time{}",
-            plan.requests(),
-            spec.load.concurrency,
-            burst(spec)
-        ),
+        match spec.load.arrivals {
+            Some(Arrivals { rate, process }) => {
+                format!(
+                    "open loop: {} requests at {} ({})",
+                    plan.requests(),
+                    format_rate(rate),
+                    process.name()
+                )
+            }
+            None => {
+                let (requests, slots) = (plan.requests(), spec.load.concurrency);
+                format!("closed loop: {requests} requests, {slots} at a time{}", burst(spec))
+            }
+        },
     );
     if prompted {
         let (distinct, repeats) = (plan.distinct_prompts(), plan.repeats());
@@ -120,10 +128,12 @@ pub fn json(spec: &RunSpec, target: &ResolvedTarget, plan: &Plan) -> String {
             "model": (prompted && target.model != UNKNOWN_MODEL).then_some(model),
             "max_model_len": target.max_model_len,
         },
-        "loop": "closed",
+        "loop": if spec.load.arrivals.is_some() { "open" } else { "closed" },
         "requests": plan.requests(),
-        "concurrency": spec.load.concurrency,
+        "concurrency": spec.load.asked_concurrency(),
         "burst": spec.load.burst,
+        "rate": spec.load.arrivals.map(|arrivals| arrivals.rate.0),
+        "arrival": spec.load.arrivals.map(|arrivals| arrivals.process.name()),
         "seed": prompted.then_some(spec.prompt.seed),
         "prompt_source": prompted.then(|| mode(spec)),
         "distinct_prompts": plan.distinct_prompts(),

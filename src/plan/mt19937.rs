@@ -1,5 +1,6 @@
 //! The Mersenne Twister as CPython's `random.Random(seed).random()` runs it, so that context lengths are drawn as
-//! the reference draws them. Nothing else in the project takes randomness from here.
+//! the reference draws them; and the gaps of an open loop, from numbers of their own ([`Mt19937::for_stream`]).
+//! Nothing else in the project takes randomness from here.
 //!
 //! Source: M. Matsumoto, T. Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998), with the authors' 2002
 //! initialisation `init_by_array`; CPython seeds it with the 32-bit words of the seed's absolute value.
@@ -26,6 +27,15 @@ impl Mt19937 {
         let magnitude = seed.unsigned_abs();
         let words = [low_word(magnitude), low_word(magnitude >> 32)];
         Self::from_key(if words[1] == 0 { &words[..1] } else { &words })
+    }
+
+    /// Numbers of their own for a purpose: they have nothing to do with those of another stream of the same seed, nor
+    /// with those of [`Mt19937::from_python_seed`]. The sign counts.
+    #[must_use]
+    pub fn for_stream(seed: i64, stream: u32) -> Self {
+        let bits = seed.cast_unsigned();
+        // A key of another length than Python's.
+        Self::from_key(&[low_word(bits), low_word(bits >> 32), stream])
     }
 
     /// The next double: 53 random bits over 2^53.

@@ -5,6 +5,7 @@
 
 pub mod anomaly;
 pub mod id;
+pub mod lateness;
 pub mod mask;
 pub mod outcome;
 pub mod request;
@@ -14,6 +15,7 @@ pub mod usage;
 
 pub use anomaly::{Anomalies, Anomaly};
 pub use id::RunId;
+pub use lateness::Lateness;
 pub use outcome::Outcome;
 pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,

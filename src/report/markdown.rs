@@ -33,11 +33,11 @@ fn head(text: &mut String, document: &RunDocument) {
     line(text, &format!("### {}", inline(&document.run_id)));
     line(text, "");
     let load = &document.spec.load;
-    let at_a_time = display::whole(u64::from(load.concurrency));
     let requests = display::counted(load.requests, "request");
     let target = document.target.model.as_ref().unwrap_or(&document.target.base_url);
     let verdict = inline(&document.instrument.verdict);
-    line(text, &format!("{requests}, {at_a_time} at a time, {}; instrument {verdict}", inline(target)));
+    let driven = inline(&load.driven());
+    line(text, &format!("{requests}, {driven}, {}; instrument {verdict}", inline(target)));
     line(text, "");
 }
 

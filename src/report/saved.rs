@@ -163,7 +163,8 @@ impl SavedRun {
         };
         Facts {
             planned: document.spec.load.requests,
-            asked_concurrency: Some(document.spec.load.concurrency),
+            asked_concurrency: document.spec.load.concurrency,
+            open_loop: document.spec.load.rate.is_some(),
             stop: stop.map(Nanos),
         }
     }

@@ -29,8 +29,9 @@ pub struct FilesNote {
     pub beside: Vec<String>,
 }
 
-/// The latencies that are shown, in this order.
-const LATENCIES: [MetricId; 7] = [
+/// The latencies that are shown, in this order. Those of an open loop are told from due, with how late the client was as
+/// the last row: it is part of them.
+const LATENCIES: [MetricId; 8] = [
     MetricId::TimeToFirstByte,
     MetricId::TimeToFirstOutput,
     MetricId::Ttft,
@@ -38,6 +39,7 @@ const LATENCIES: [MetricId; 7] = [
     MetricId::InterTokenLatency,
     MetricId::Tpot,
     MetricId::E2e,
+    MetricId::SendLag,
 ];
 /// The rates that are shown, in this order.
 const RATES: [MetricId; 5] = [
@@ -188,8 +190,11 @@ fn verdict_ink(verdict: &str) -> Ink {
 const BOTH_FIRSTS: &str = "Time to first token (TTFT)";
 
 fn latencies(page: &mut Page, document: &RunDocument) {
-    let shown = LATENCIES.iter().filter_map(|id| Some((*id, document.metrics.get(id.metric().name)?)));
-    let first_output = document.metrics.get(MetricId::TimeToFirstOutput.metric().name);
+    let is_open = document.spec.load.rate.is_some();
+    let told = |id: MetricId| document.metrics.get(if is_open { id.from_due() } else { id }.metric().name);
+    let latencies = LATENCIES.iter().filter(|id| is_open || **id != MetricId::SendLag);
+    let shown = latencies.filter_map(|id| Some((*id, told(*id)?)));
+    let first_output = told(MetricId::TimeToFirstOutput);
     // Where the first output is always visible, the two rows would be the same numbers twice.
     let shown = shown.filter(|(id, metric)| *id != MetricId::Ttft || first_output != Some(*metric));
     // The first byte is what there is to tell of an answer that does not come bit by bit.
@@ -200,9 +205,9 @@ fn latencies(page: &mut Page, document: &RunDocument) {
         page.line(&page.style.paint(Ink::Bad, "Nothing valid was measured."));
         return;
     }
-    let heading = format!("Latency, {}", Unit::Milliseconds.name());
-    let without_ttft = shown.iter().all(|(id, _)| *id != MetricId::Ttft)
-        && document.metrics.get(MetricId::Ttft.metric().name).is_some();
+    let from = if is_open { " from due" } else { "" };
+    let heading = format!("Latency{from}, {}", Unit::Milliseconds.name());
+    let without_ttft = shown.iter().all(|(id, _)| *id != MetricId::Ttft) && told(MetricId::Ttft).is_some();
     let title = |id: MetricId| match id {
         MetricId::TimeToFirstOutput if without_ttft => BOTH_FIRSTS,
         _ => id.metric().title,
@@ -293,7 +298,7 @@ fn rates(page: &mut Page, document: &RunDocument) {
         page.line(&format!("{}{whole}{steady}  {}", left(metric.title, TITLE), metric.unit.name()));
     }
     if let Some(steady) = steady {
-        let asked = display::whole(u64::from(document.spec.load.concurrency));
+        let asked = document.spec.load.concurrency.map_or_else(String::new, |n| display::whole(u64::from(n)));
         let (span, held) =
             (display::span_ms(steady.span_s * 1e3), display::percent(steady.held_share.unwrap_or(f64::NAN)));
         let text =

@@ -2,11 +2,12 @@
 //!
 //! The rule is one table of thresholds, each a constant with its reason. A verdict judges this machine and this
 //! process, never the server: a server that fails, or that sends several tokens at once, is a finding about the
-//! server. Rules about a schedule (late sends, sends that were not held) belong to the open loop and are not here; what
-//! a closed loop holds instead is its concurrency, and its slots must not wait for the client.
+//! server. What an open loop holds is its schedule; what a closed loop holds instead is its concurrency, and its slots
+//! must not wait for the client.
 
 use std::fmt;
 
+use crate::aggregate::schedule::LATE;
 use crate::aggregate::summary::{Spread, Summary};
 use crate::report::document::instrument::InstrumentDoc;
 use crate::units::{Bytes, Nanos, PerSecond, display};
@@ -42,6 +43,12 @@ pub const MAX_SLOT_WAIT_SHARE: f64 = 0.1;
 pub const MIN_SLOT_WAIT: Nanos = Nanos::from_millis(50);
 /// Largest share of the slots' time in the window that the first change of each slot takes without being told.
 pub const MAX_FIRST_WAIT_SHARE: f64 = 0.01;
+
+/// Largest share of the requests of a schedule that is begun [`LATE`](crate::aggregate::schedule::LATE). More, and the
+/// load was not the one that was asked for: what waits in the client comes in clumps.
+pub const MAX_LATE_SHARE: f64 = 0.01;
+/// Smallest share of the requests of a schedule that must be begun.
+pub const MIN_BEGUN_SHARE: f64 = 0.99;
 
 /// How good the instrument was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +162,8 @@ pub fn judge(instrument: &InstrumentDoc, dropped_stamps: u64, summary: &Summary)
     clock(instrument, summary, &mut findings);
     stamps(instrument, summary, &mut findings);
     slots(summary, &mut findings);
+    late_sends(summary, &mut findings);
+    unsent(summary, &mut findings);
     findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let (reasons, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(v, _)| *v != Verdict::Valid);
     let text = |findings: Vec<(Verdict, String)>| findings.into_iter().map(|(_, text)| text).collect();
@@ -312,6 +321,36 @@ fn slots(summary: &Summary, findings: &mut Findings) {
     }
 }
 
+/// Whether an open loop began its requests when they were due.
+fn late_sends(summary: &Summary, findings: &mut Findings) {
+    let Some(kept) = &summary.stamps.schedule else { return };
+    if let Some(share) = share(kept.late, kept.begun).filter(|share| *share > MAX_LATE_SHARE) {
+        let (late, all) = (display::whole(kept.late), display::counted(kept.begun, "request"));
+        let (share, limit) = (display::percent(share), display::percent(MAX_LATE_SHARE));
+        let late_is = display::span_ms(LATE.as_millis_f64());
+        findings.push((
+            Verdict::Invalid,
+            format!(
+                "the client fell behind its schedule: {late} of {all} ({share}, above {limit}) went out more than \
+                 {late_is} after they were due"
+            ),
+        ));
+    }
+}
+
+/// Whether an open loop began what its schedule held. How much that was until a stop is unknown.
+fn unsent(summary: &Summary, findings: &mut Findings) {
+    let Some(kept) = &summary.stamps.schedule else { return };
+    let was_stopped = summary.spans.is_none_or(|spans| spans.drain.is_some());
+    let begun = share(kept.begun, summary.counts.planned).filter(|_| !was_stopped);
+    if let Some(share) = begun.filter(|share| *share < MIN_BEGUN_SHARE) {
+        let (begun, all) = (display::whole(kept.begun), display::counted(summary.counts.planned, "request"));
+        let share = display::percent(share);
+        findings
+            .push((Verdict::Suspect, format!("only {begun} of {all} of the schedule were begun ({share})")));
+    }
+}
+
 /// Where it is unknown over how long the clocks were compared, the rate decides alone.
 fn is_clock_wrong(drift_ppm: f64, over_s: Option<f64>) -> bool {
     // A part per million is a microsecond a second.
@@ -349,6 +388,7 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::schedule::ScheduleKept;
     use crate::aggregate::slots::SlotTime;
     use crate::aggregate::summary::{ChunkPopulations, Facts};
     use crate::metrics::Percentiles;
@@ -376,9 +416,13 @@ mod tests {
         SlotTime { slots, waited, in_flight, ..SlotTime::default() }
     }
 
+    fn kept(begun: u64, late: u64) -> Option<ScheduleKept> {
+        Some(ScheduleKept { begun, late, ..ScheduleKept::default() })
+    }
+
     fn good() -> (InstrumentFacts, Summary) {
         let rows = [row(0), row(1)];
-        let facts = Facts { planned: 2, asked_concurrency: Some(2), stop: None };
+        let facts = Facts { planned: 2, asked_concurrency: Some(2), ..Facts::default() };
         let mut summary = Summary::of(&rows, &ChunkPopulations::new(&rows, &facts), facts);
         summary.counts.started = 10_000;
         summary.stamps.read_delay_us = Some(spread(20.0));
@@ -397,7 +441,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "a table: one line of the rule an entry")]
     fn the_rule_line_by_line() {
         type Change = fn(&mut InstrumentFacts, &mut Summary);
-        let table: [(&str, Change, Verdict, &str); 26] = [
+        let table: [(&str, Change, Verdict, &str); 30] = [
             ("nothing", |_, _| {}, Verdict::Valid, ""),
             ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
             ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
@@ -463,6 +507,25 @@ mod tests {
                 },
                 Verdict::Valid,
                 "waited 1.50 ms before its second request, 1.15% of the 131 ms measured",
+            ),
+            ("late sends at the limit", |_, s| s.stamps.schedule = kept(1_000, 10), Verdict::Valid, ""),
+            (
+                "late sends",
+                |_, s| s.stamps.schedule = kept(1_000, 11),
+                Verdict::Invalid,
+                "11 of 1,000 requests (1.10%, above 1.00%) went out more than 1.00 ms after",
+            ),
+            (
+                "unsent at the limit",
+                |_, s| (s.counts.planned, s.stamps.schedule) = (1_000, kept(990, 0)),
+                Verdict::Valid,
+                "",
+            ),
+            (
+                "unsent",
+                |_, s| (s.counts.planned, s.stamps.schedule) = (1_000, kept(989, 0)),
+                Verdict::Suspect,
+                "only 989 of 1,000 requests of the schedule were begun (98.9%)",
             ),
             ("the server batches", |_, s| s.stamps.coalesced_chunks = 51, Verdict::Valid, "sent so"),
             (

@@ -13,7 +13,8 @@ use crate::report::document::RunDocument;
 use crate::report::document::instrument::PrewarmDoc;
 use crate::report::document::provenance::PlanDoc;
 use crate::report::document::spec::{KEEP, SpecDoc};
-use crate::units::display;
+use crate::units::text::format_rate;
+use crate::units::{PerSecond, display};
 
 /// Largest deviation of a length from what was asked for that is not told, in percent.
 pub const LENGTH_TOLERANCE_PERCENT: u64 = 1;
@@ -25,6 +26,8 @@ pub const MAX_CACHED_SHARE: f64 = 0.05;
 pub const MAX_COMMON_TOKENS: f64 = 256.0;
 /// See [`MAX_COMMON_TOKENS`].
 const MAX_COMMON_SHARE: f64 = 0.5;
+/// Smallest part of the schedule's rate that is not told: what a run of some seconds loses at its ends.
+pub const MIN_RATE_SHARE: f64 = 0.99;
 /// Below this many values the 99th percentile by nearest rank is the largest value.
 pub const MIN_SAMPLES_FOR_P99: u64 = 100;
 /// Tokens per chunk from which on several tokens per chunk are told; a little above one, because some servers count
@@ -46,6 +49,8 @@ pub enum Code {
     CachedShare,
     /// Prompts that were meant to be unique repeat.
     RepeatedPrompts,
+    /// The rate of an open loop was not reached.
+    RateNotReached,
     /// Too few values behind a p99.
     FewSamples,
     /// Answers were redirects.
@@ -94,6 +99,7 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
         (Code::ContextCapped, context_capped(spec, target.max_model_len)),
         (Code::CachedShare, cached_share(spec, summary)),
         (Code::RepeatedPrompts, repeated_prompts(spec, plan)),
+        (Code::RateNotReached, rate_not_reached(spec, summary)),
         (Code::FewSamples, few_samples(summary)),
         (Code::Redirects, redirects(summary)),
         (Code::RoleChunkFirst, role_chunk_first(summary).filter(|_| is_streamed)),
@@ -112,13 +118,14 @@ pub fn find(run: &RunDocument, summary: &Summary, reference_ok: Option<u64>) -> 
 
 impl Code {
     /// Every code, in the order of [`find`].
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::TargetUnreachable,
         Self::OutputLength,
         Self::PromptLength,
         Self::ContextCapped,
         Self::CachedShare,
         Self::RepeatedPrompts,
+        Self::RateNotReached,
         Self::FewSamples,
         Self::Redirects,
         Self::RoleChunkFirst,
@@ -143,6 +150,7 @@ impl Code {
             Self::ContextCapped => "context_capped",
             Self::CachedShare => "cached_share",
             Self::RepeatedPrompts => "repeated_prompts",
+            Self::RateNotReached => "rate_not_reached",
             Self::FewSamples => "few_samples",
             Self::Redirects => "redirects",
             Self::RoleChunkFirst => "role_chunk_first",
@@ -228,6 +236,18 @@ fn repeated_prompts(spec: &SpecDoc, plan: &PlanDoc) -> Option<String> {
     })
 }
 
+fn rate_not_reached(spec: &SpecDoc, summary: &Summary) -> Option<String> {
+    let schedule = summary.stamps.schedule.as_ref()?;
+    let share = schedule.rate_share().filter(|share| *share < MIN_RATE_SHARE)?;
+    let (held, sent) = (schedule.held_per_s()?, schedule.sent_per_s()?);
+    let [held, sent] = [held, sent].map(|rate| display::significant(rate, 3));
+    let asked = format_rate(PerSecond(spec.load.rate?));
+    Some(format!(
+        "{sent} requests a second were sent where the schedule held {held} ({} of it; asked for: {asked})",
+        display::percent(share)
+    ))
+}
+
 fn few_samples(summary: &Summary) -> Option<String> {
     let ok = summary.counts.ok;
     (ok > 0 && ok < MIN_SAMPLES_FOR_P99).then(|| {
@@ -299,7 +319,12 @@ fn streamed_unasked(summary: &Summary) -> Option<String> {
 
 fn connections_not_kept(spec: &SpecDoc, summary: &Summary) -> Option<String> {
     let counts = &summary.counts;
-    let could_be_reused = counts.ok > 0 && counts.sent > u64::from(spec.load.concurrency);
+    // In an open loop as many may have been in flight as were sent; below half of them, the rest could have followed.
+    let at_a_time = match spec.load.concurrency {
+        Some(slots) => f64::from(slots),
+        None => 2.0 * summary.rates.concurrency_max.unwrap_or(f64::INFINITY),
+    };
+    let could_be_reused = counts.ok > 0 && float(counts.sent) > at_a_time;
     // Then it was not the server that ended them, and another warning says who did.
     let spoiled = summary.stream.anomalies.contains_key(&Anomaly::UnaskedBytes);
     (spec.connection.mode == KEEP && could_be_reused && counts.reused == 0 && !spoiled).then(|| {
@@ -350,4 +375,8 @@ fn is_off(sums: &AskedReceived) -> bool {
 /// What came, what was asked for, and the ratio.
 fn figures(sums: &AskedReceived) -> Option<(String, String, String)> {
     Some((display::whole(sums.received), display::whole(sums.asked), display::percent(sums.ratio()?)))
+}
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
 }

@@ -33,7 +33,10 @@ impl Cores {
                 format!("names core {foreign}, which this process may not use"),
             ));
         }
-        let slots = usize::try_from(spec.load.concurrency.max(1)).unwrap_or(usize::MAX);
+        let slots = spec
+            .load
+            .asked_concurrency()
+            .map_or(usize::MAX, |n| usize::try_from(n.max(1)).unwrap_or(usize::MAX));
         let default = if asked.is_empty() { allowed.len().saturating_sub(1).max(1) } else { asked.len() };
         let asked_workers = spec.instrument.workers.and_then(|n| usize::try_from(n).ok());
         let most = allowed.len().max(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::record::Phase;
-use crate::schedule::{Outgoing, Prepared, Supply};
+use crate::schedule::{Outgoing, Pacer, Prepared, Supply};
 
 /// Rendered requests may hold about this much memory: a plan of 10,000 requests of 25 kB fits whole.
 const SUPPLY_BUDGET_BYTES: u64 = 256 * 1024 * 1024;
@@ -28,18 +28,20 @@ pub fn supply_capacity(requests: u64, request_bytes: u64) -> usize {
     usize::try_from(wanted.min(requests)).unwrap_or(usize::MAX).max(1)
 }
 
-/// Feeds a supply until the plan is exhausted or `stop` is set, then closes it. `ready` is called once, when the
-/// queue is full or holds the whole plan: the run may begin.
+/// Feeds a supply until the plan is exhausted or `stop` is set, then closes it. In an open loop `pacer` says when each
+/// request is due. `ready` is called once, when the queue is full or holds the whole plan: the run may begin.
 pub fn feed(
     supply: &Supply,
     requests: u64,
+    mut pacer: Option<Pacer>,
     mut render: impl FnMut(u64) -> Outgoing,
     stop: &Arc<AtomicBool>,
     ready: impl FnOnce(),
 ) {
     let mut ready = Some(ready);
     'plan: for index in 0..requests {
-        let mut next = Prepared { index, phase: Phase::Measured, bytes: render(index) };
+        let due = pacer.as_mut().and_then(Iterator::next);
+        let mut next = Prepared { index, phase: Phase::Measured, due, bytes: render(index) };
         while let Err(back) = supply.push(next) {
             next = back;
             if let Some(ready) = ready.take() {
@@ -88,7 +90,7 @@ mod tests {
             }
         });
         let mut began = 0;
-        feed(&supply, 1_000, |_| Outgoing::default(), &stop, || began += 1);
+        feed(&supply, 1_000, None, |_| Outgoing::default(), &stop, || began += 1);
         assert!(thread.join().unwrap().into_iter().eq(0..1_000));
         assert_eq!(began, 1);
     }
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn a_stop_ends_the_feeder_although_nobody_takes() {
         let supply = Supply::new(2);
-        feed(&supply, 1_000, |_| Outgoing::default(), &Arc::new(AtomicBool::new(true)), || {});
+        feed(&supply, 1_000, None, |_| Outgoing::default(), &Arc::new(AtomicBool::new(true)), || {});
         assert!(matches!(supply.next(), Next::Request(_)));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::aggregate::summary::{Facts, Spread, Summary};
-use crate::aggregate::window;
+use crate::aggregate::{lateness, window};
 use crate::client::{Prewarm, WorkerHealth};
 use crate::clock::Timeline;
 use crate::config::masking;
@@ -64,7 +64,8 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let recorded = collected.sink.close().map_err(RunError::Results)?;
     let facts = Facts {
         planned: plan.requests(),
-        asked_concurrency: Some(spec.load.concurrency),
+        asked_concurrency: spec.load.asked_concurrency(),
+        open_loop: spec.load.arrivals.is_some(),
         stop: interrupted.then(|| timeline.at(ended)),
     };
     let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
@@ -159,9 +160,9 @@ pub(super) fn print(text: &str) -> Result<(), RunError> {
 
 fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
     PlanFacts {
-        driven: Loop::Closed,
+        driven: if spec.load.arrivals.is_some() { Loop::Open } else { Loop::Closed },
         digest: plan.digest().to_owned(),
-        arrivals: "closed".to_owned(),
+        arrivals: spec.load.arrivals.map_or("closed", |arrivals| arrivals.process.name()).to_owned(),
         prompt_source: match spec.target.endpoint {
             Endpoint::Http => "none",
             _ if spec.prompt.unique => "synthetic, unique",
@@ -184,7 +185,7 @@ fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFac
         dropped_stamps: lost(|h| h.lost_chunks),
         unresolved: lost_workers + measured.collected.orphan_chunks,
         workers: measured.health.iter().flatten().map(|h| worker(h, timeline)).collect(),
-        timer_lateness_us: None,
+        timer_lateness_us: lateness::spread(measured.health.iter().flatten().map(|h| &h.timer_lateness)),
         steal: None,
         peak_rss: None,
         cpu_time: None,

@@ -1,7 +1,7 @@
 //! The measurement itself: workers, collector and feeder are started, watched and joined.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::aggregate::rows::RequestFacts;
 use crate::aggregate::sink::RowSink;
 use crate::client::ports::Ports;
 use crate::client::transport::{Watched, is_counted};
-use crate::client::{Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
+use crate::client::{OpenLoop, Pool, Reuse, StopSignal, WorkerHealth, WorkerSetup, route};
 use crate::clock::{Clock, Rate, Timeline};
 use crate::config::masking;
 use crate::config::spec::{ConnectionMode, Endpoint, ResolvedTarget, RunSpec};
@@ -23,7 +23,7 @@ use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
 use crate::run::request::{Render, answer_rule, own_bytes};
-use crate::schedule::Supply;
+use crate::schedule::{Pacer, Supply};
 use crate::units::{Nanos, Ticks};
 
 /// How often the control plane looks whether the workers have ended. It does not delay them.
@@ -118,7 +118,8 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         };
         let collector = spawn("collector", move || collect(setup))?;
         let feeder_stop = Arc::new(AtomicBool::new(false));
-        let feeder = start_feeder(&supply, requests, self.render, &feeder_stop)?;
+        let pacer = self.spec.load.arrivals.map(|arrivals| Pacer::new(arrivals, self.spec.prompt.seed));
+        let feeder = start_feeder(&supply, requests, pacer, self.render, &feeder_stop)?;
         let mut progress = Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
         let released = clock.ticks();
         pool.start();
@@ -148,6 +149,13 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
             Endpoint::Http => Watched::Slowest,
             _ => Watched::Every,
         };
+        // A core that also carries the collector or the server is not to be spent on looking.
+        let spin = !self.cores.control.is_empty();
+        let open = self.spec.load.arrivals.map(|_| OpenLoop {
+            start: Arc::new(OnceLock::new()),
+            spin,
+            workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        });
         let mut first_slot = 0;
         let mut setups = Vec::with_capacity(workers);
         for (number, core) in self.cores.workers.iter().enumerate() {
@@ -155,6 +163,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
             setups.push(WorkerSetup {
                 worker: u32::try_from(number).unwrap_or(u32::MAX),
                 core: *core,
+                open: open.clone(),
                 slots: share,
                 first_slot,
                 routes: Arc::clone(&routes),
@@ -211,13 +220,14 @@ async fn watch(
 fn start_feeder(
     supply: &Arc<Supply>,
     requests: u64,
+    pacer: Option<Pacer>,
     render: Render,
     stop: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, RunError> {
     let (supply, stop) = (Arc::clone(supply), Arc::clone(stop));
     let (ready, is_ready) = mpsc::channel();
     let feeder = spawn("feeder", move || {
-        feed(&supply, requests, render, &stop, move || {
+        feed(&supply, requests, pacer, render, &stop, move || {
             let _ = ready.send(());
         });
     })?;

@@ -174,8 +174,9 @@ fn refuse_inside(json_out: Option<&Path>, dir: &Path) -> Result<(), UsageError> 
 }
 
 /// Every slot may hold a connection; a process that may not have as many descriptors says so before the first packet.
+/// How many an open loop needs is for the server's speed to decide: there, running out is a counted outcome.
 fn check_descriptors(spec: &RunSpec) -> Result<(), RunError> {
-    let slots = u64::from(spec.load.concurrency);
+    let slots = u64::from(spec.load.asked_concurrency().unwrap_or(0));
     let needed = slots.saturating_add(OTHER_DESCRIPTORS);
     let limit = raise_descriptor_limit();
     if needed > limit { Err(RunError::Descriptors { slots, needed, limit }) } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Requests in the plan's order, rendered off the worker cores, taken by whichever slot is free.
+//! Requests in the plan's order, rendered off the worker cores, taken by whichever slot is free, or in an open loop by
+//! whichever worker has none that waits to be due.
 //!
 //! One thread fills the queue, every worker takes from it: the order of the plan is the order of sending for any
 //! number of workers, and no slot idles while another worker holds requests back.
@@ -9,6 +10,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::Outgoing;
 use crate::record::Phase;
+use crate::units::Nanos;
 
 /// A request that is ready to be written to a socket.
 #[derive(Debug, Clone)]
@@ -17,6 +19,8 @@ pub struct Prepared {
     pub index: u64,
     /// Part of the run.
     pub phase: Phase,
+    /// When it is due, since the start of the window; `None` in a closed loop, where a free slot decides.
+    pub due: Option<Nanos>,
     /// Head and body, as they go over the wire.
     pub bytes: Outgoing,
 }
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     fn request(index: u64) -> Prepared {
-        Prepared { index, phase: Phase::Measured, bytes: Outgoing::default() }
+        Prepared { index, phase: Phase::Measured, due: None, bytes: Outgoing::default() }
     }
 
     #[test]

@@ -24,6 +24,8 @@ const GOOD: &[(&str, &str)] = &[
     ("body", "LICENSE"),
     ("requests", "10"),
     ("concurrency", "2"),
+    ("rate", "12.5"),
+    ("arrival", "constant"),
     ("burst", "3"),
     ("connection", "fresh"),
     ("source-ip", "127.0.0.2"),
@@ -71,9 +73,10 @@ const FREE_TEXT: [&str; 8] =
     ["model", "engine", "gpu", "tier", "manifest", "source-recipe", "out", "json-out"];
 
 /// Numbers and durations.
-const NUMBERS: [&str; 19] = [
+const NUMBERS: [&str; 20] = [
     "requests",
     "concurrency",
+    "rate",
     "burst",
     "timeout",
     "idle-timeout",
@@ -139,7 +142,7 @@ fn the_tables_know_every_flag() {
 fn a_good_value_is_taken_or_the_refusal_says_what_is_missing() {
     for (flag, value) in GOOD {
         if let Some(sentence) = refusal(&[&format!("--{flag}={value}")]) {
-            let needs = ["method", "body", "controlled-output-policy"];
+            let needs = ["method", "body", "controlled-output-policy", "arrival"];
             assert!(needs.contains(flag), "--{flag}={value}: {sentence}");
         }
     }

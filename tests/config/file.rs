@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hammerscale::config::args;
 use hammerscale::config::file::ConfigFile;
-use hammerscale::config::spec::{OutputFormat, RunSpec, ThinkingMode};
+use hammerscale::config::spec::{ArrivalProcess, OutputFormat, RunSpec, ThinkingMode};
 use hammerscale::config::usage::UsageError;
 use hammerscale::units::Nanos;
 use proptest::prelude::*;
@@ -121,7 +121,17 @@ label = ["k=v"]
             && !spec.target.request_id_header
     );
     // What the file above leaves out stands for the rest; nothing else may be missing from it.
-    let absent = ["sim", "api-key-env", "api-key-file", "reasoning-effort", "method", "body", "config"];
+    let absent = [
+        "sim",
+        "api-key-env",
+        "api-key-file",
+        "reasoning-effort",
+        "method",
+        "body",
+        "config",
+        "rate",
+        "arrival",
+    ];
     for arg in args::command().get_arguments() {
         let key = arg.get_long().unwrap();
         let there = toml.contains(&format!("\n{} = ", key.replace('-', "_")));
@@ -139,6 +149,9 @@ label = ["k=v"]
     assert_eq!(plain.target.plain.unwrap().body.unwrap(), std::fs::read("Cargo.toml").unwrap());
     assert!(with_file("prewarm = true", &[]).unwrap().connection.prewarm);
     assert_eq!(with_file("num_prompts = 7", &[]).unwrap().load.requests, 7);
+    let rate = |toml| with_file(toml, &[]).unwrap().load.arrivals.unwrap();
+    assert_eq!((rate("rate = 12.5").rate.0, rate("request_rate = \"1.1k/s\"").rate.0), (12.5, 1_100.0));
+    assert_eq!(rate("rate = 3\narrival = \"constant\"").process, ArrivalProcess::Constant);
     assert_eq!(with_file("cores = \"0-1\"", &[]).unwrap().instrument.cores, [0, 1]);
     assert_eq!(with_file("header = \"X: 1\"", &[]).unwrap().target.headers.len(), 1);
 }
@@ -151,6 +164,11 @@ fn the_command_line_wins() {
     };
     assert_eq!(load("requests = 5\nconcurrency = 6", &["--requests=7"]), (7, 6, 0));
     assert!(with_file("no_stream = true", &["--stream"]).unwrap().body.streamed);
+    // A rate and a number of slots are two ways to drive the load.
+    let open = with_file("concurrency = 5\nprewarm = true", &["--rate=3"]).unwrap();
+    assert_eq!((open.load.arrivals.map(|a| a.rate.0), open.connection.prewarm), (Some(3.0), false));
+    let closed = with_file("rate = 3\narrival = \"constant\"", &["--concurrency=5"]).unwrap();
+    assert_eq!((closed.load.arrivals, closed.load.concurrency), (None, 5));
     // A burst and a number of requests are two ways to say how many.
     assert_eq!(load("requests = 5", &["--burst=3"]), (3, 3, 3));
     assert_eq!(load("burst = 3", &["--requests=5"]), (5, 20, 0));

@@ -15,7 +15,9 @@ use clap::FromArgMatches as _;
 use hammerscale::config::args::{self, RunArgs};
 use hammerscale::config::defaults;
 use hammerscale::config::resolve;
-use hammerscale::config::spec::{ConnectionMode, OutputFormat, ProgressMode, RunSpec, ThinkingMode};
+use hammerscale::config::spec::{
+    ArrivalProcess, ConnectionMode, OutputFormat, ProgressMode, RunSpec, ThinkingMode,
+};
 use hammerscale::config::usage::UsageError;
 use hammerscale::units::Nanos;
 
@@ -326,6 +328,21 @@ fn modes_and_prefixes_combine_sensibly() {
     }
     let burst = spec(&["--burst=4", "--requests=4"]).load;
     assert_eq!((burst.requests, burst.concurrency, burst.burst), (4, 4, 4));
+}
+
+#[test]
+fn a_rate_makes_an_open_loop() {
+    let load = |argv: &[&str]| spec(argv).load;
+    for (argv, rate, process) in [
+        (&["--rate=12.5"][..], 12.5, ArrivalProcess::Poisson),
+        (&["--request-rate", "1.5k/s", "--arrival", "constant"], 1_500.0, ArrivalProcess::Constant),
+        (&["--rate=0.001", "--arrival=poisson", "--burst=0"], 0.001, ArrivalProcess::Poisson),
+    ] {
+        let arrivals = load(argv).arrivals.unwrap();
+        assert_eq!((arrivals.rate.0, arrivals.process), (rate, process), "{argv:?}");
+        assert_eq!(load(argv).asked_concurrency(), None);
+    }
+    assert_eq!(load(&[]).asked_concurrency(), Some(20));
 }
 
 #[test]

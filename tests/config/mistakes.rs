@@ -229,6 +229,31 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
         &["--concurrency=4", "--burst=8"],
         "--concurrency does not go together with --burst: a burst is that many requests at one instant",
     ),
+    (&["--rate=0"], "--rate must be between 0.001 and 1000000"),
+    (&["--rate=1.1M"], "--rate must be between 0.001 and 1000000"),
+    (&["--rate=-5"], "--rate \"-5\" must not be negative"),
+    (&["--rate=fast"], "--rate \"fast\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--rate=5/m"], "--rate \"5/m\" has no unit that is known here (k, M, /s)"),
+    (&["--rate=1e3"], "--rate \"1e3\" is not a number (like 2, 0.5 or 12.5)"),
+    (&["--rate="], "--rate \"\" is empty"),
+    (&["--rate=5", "--rate=6"], "--rate is given twice"),
+    (&["--request-rate=0"], "--rate must be between 0.001 and 1000000"),
+    (&["--rate=0.01", "--requests=6050"], "--rate is so low that 6050 requests take more than 168h"),
+    (&["--arrival=gamma", "--rate=5"], "--arrival must be one of constant, poisson"),
+    (&["--arrival=constant"], "--rate is missing: --arrival says how requests follow each other at a rate"),
+    (
+        &["--concurrency=4", "--rate=5"],
+        "--concurrency does not go together with --rate: a cap on the requests in flight is not built in yet",
+    ),
+    (
+        &["--burst=4", "--rate=5"],
+        "--burst does not go together with --rate: a burst within a schedule is not built in yet",
+    ),
+    (
+        &["--prewarm", "--rate=5"],
+        "--prewarm does not go together with --rate: how many connections a schedule needs is for the server's speed to \
+         decide",
+    ),
     (&["--burst=2M"], "--burst must be between 0 and 1000000"),
     (
         &["--burst=4", "--prompts=unique"],
@@ -426,7 +451,6 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--config=/no/such.toml"], "/no/such.toml: No such file or directory (os error 2)"),
     (&["--no-such-flag=SECRET"], "there is no flag --no-such-flag"),
     (&["--request=5"], "there is no flag --request (there is --requests)"),
-    (&["--rate=5"], "there is no flag --rate"),
     (
         &["--header=X: a", "SECRET"],
         "there is an argument that belongs to no flag; put a value with spaces in quotes",

@@ -1,4 +1,4 @@
-//! Every ending of a request that a closed loop over plain TCP can meet, and every kind of request that it sends, made by a raw server and
+//! Every ending of a request that a loop over plain TCP can meet, and every kind of request that it sends, made by a raw server and
 //! told by the real binary: outcome, status, stamps, counts, exit code, and what became of the connection.
 //!
 //! Why from outside: what an answer means is proved on bytes elsewhere; here sockets, timers, the slot and its
@@ -20,6 +20,7 @@ mod counts;
 mod deadlines;
 mod endings;
 mod models;
+mod open;
 mod requests;
 mod run;
 mod secrets;

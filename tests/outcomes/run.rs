@@ -62,6 +62,13 @@ pub(crate) fn run(base_url: &str, requests: usize, concurrency: usize, flags: &[
     start(base_url, requests, concurrency, flags, &[]).wait()
 }
 
+/// Runs `requests` requests at `rate` a second to their end.
+pub(crate) fn run_open(base_url: &str, requests: usize, rate: &str, flags: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
+    command.env_remove("OPENAI_API_KEY");
+    launch(command, base_url, requests, ["--rate", rate], flags).wait()
+}
+
 /// Starts a run with more environment variables.
 pub(crate) fn start(
     base_url: &str,
@@ -72,7 +79,7 @@ pub(crate) fn start(
 ) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
     command.env_remove("OPENAI_API_KEY").envs(env.iter().copied());
-    launch(command, base_url, requests, concurrency, flags)
+    launch(command, base_url, requests, ["--concurrency", &concurrency.to_string()], flags)
 }
 
 /// Starts a run that may have so many descriptors.
@@ -85,14 +92,14 @@ pub(crate) fn start_limited(
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {descriptors}; exec \"$@\"");
     command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_hammerscale")]);
-    launch(command, base_url, requests, concurrency, &[])
+    launch(command, base_url, requests, ["--concurrency", &concurrency.to_string()], &[])
 }
 
 fn launch(
     mut command: Command,
     base_url: &str,
     requests: usize,
-    concurrency: usize,
+    driven: [&str; 2],
     flags: &[&str],
 ) -> Running {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +113,8 @@ fn launch(
         .args(["run", "--base-url", base_url])
         .args(model)
         .args(length)
-        .args(["--requests", &requests.to_string(), "--concurrency", &concurrency.to_string()])
+        .args(["--requests", &requests.to_string()])
+        .args(driven)
         .args(["--progress", "none", "--format", "json", "--out"])
         .arg(dir.path().join("run"))
         .args(flags)

@@ -155,7 +155,7 @@ pub(crate) fn empty() -> Run {
         spec: spec(),
         rows: vec![],
         chunks: vec![],
-        facts: Facts { planned: 60, asked_concurrency: Some(20), stop: None },
+        facts: Facts { planned: 60, asked_concurrency: Some(20), ..Facts::default() },
         plan: PlanFacts {
             driven: Loop::Closed,
             digest: "5c1f0e77a0b3".to_owned(),
@@ -493,7 +493,7 @@ fn spec() -> RunSpec {
             headers: vec![("X-Team".to_owned(), Secret::new("SECRET-2".to_owned()))],
             request_id_header: true,
         },
-        load: LoadSpec { requests: 60, concurrency: 20, burst: 0 },
+        load: LoadSpec { requests: 60, concurrency: 20, burst: 0, arrivals: None },
         prompt: PromptSpec {
             ctx_tokens: Some(512),
             seed: 0,

@@ -114,7 +114,10 @@ impl Worker {
     }
 
     /// How long the loop may wait: until the next deadline, a moment when a slot is starved, else without limit.
-    pub(super) fn wait_limit(&self) -> EpollTimeout {
+    pub(super) fn wait_limit(&mut self) -> EpollTimeout {
+        if self.schedule.as_mut().is_some_and(|schedule| schedule.prepare_wait(self.limits.rate)) {
+            return EpollTimeout::ZERO;
+        }
         if self.starved {
             return EpollTimeout::from(STARVED_RETRY_MS);
         }

@@ -17,12 +17,12 @@ use crate::units::Ticks;
 /// A request that has no connection yet.
 #[derive(Debug)]
 pub(super) struct Pending {
-    request: Prepared,
-    due: Ticks,
+    pub(super) request: Prepared,
+    pub(super) due: Ticks,
     /// Kept connections found closed on its way.
-    stale: u32,
+    pub(super) stale: u32,
     /// What was seen on them.
-    noticed: Anomalies,
+    pub(super) noticed: Anomalies,
 }
 
 /// A place in the closed loop.
@@ -94,7 +94,9 @@ impl Worker {
     /// The peer closed a kept connection. In the probation that is news for all slots, unless it had not carried any
     /// request: then it says nothing about what becomes of one after its answer.
     pub(super) fn on_kept_connection_closed(&mut self, slot: usize, unused: bool) {
-        if let Some(slot) = self.slots.get_mut(slot) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.stale += 1;
+        } else if let Some(slot) = self.slots.get_mut(slot) {
             slot.stale += 1;
         }
         if !unused && self.trust.closed(self.now, self.limits.probation) {
@@ -159,8 +161,8 @@ impl Worker {
         }
     }
 
-    fn connect(&mut self, index: usize, pending: Pending) {
-        let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
+    pub(super) fn connect(&mut self, index: usize, pending: Pending) {
+        let mut record = self.setup.record(self.number_of(index), &pending.request, pending.due);
         (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         self.serial += 1;
         record.serial = self.serial;
@@ -250,7 +252,10 @@ impl Worker {
         let now = self.clock.ticks();
         record.set(StampKind::End, Stamp { user: now, kernel: None });
         self.write_down(record);
-        self.free.push_back((index / CONNECTIONS_PER_SLOT, now));
+        match &mut self.schedule {
+            Some(schedule) => schedule.release(index),
+            None => self.free.push_back((index / CONNECTIONS_PER_SLOT, now)),
+        }
     }
 
     /// The handshake is done: the request goes out, unless the peer has spoken already. A server that answers `408` on
@@ -271,9 +276,9 @@ impl Worker {
     }
 
     /// Sends on a kept connection.
-    fn send_on(&mut self, index: usize, pending: Pending) {
+    pub(super) fn send_on(&mut self, index: usize, pending: Pending) {
         self.serial += 1;
-        let mut record = self.setup.record(index / CONNECTIONS_PER_SLOT, &pending.request, pending.due);
+        let mut record = self.setup.record(self.number_of(index), &pending.request, pending.due);
         (record.stale_connections, record.anomalies) = (pending.stale, pending.noticed);
         record.serial = self.serial;
         let now = self.clock.ticks();

@@ -1,12 +1,14 @@
 //! One pinned thread with one bare epoll loop over its own connections.
 //!
 //! Before the run it may make its connections ahead ([`prewarm`]). The loop waits, reads every socket that has bytes ([`reading`]), lets the exchanges take the bytes in, starts the
-//! next request of every slot that became free ([`dispatch`]), and looks at its deadlines ([`deadlines`]). Between the
+//! next request of every slot that became free ([`dispatch`]) or every request that is due ([`open`]), and looks at its
+//! deadlines ([`deadlines`]). Between the
 //! due instant and the end of a request it takes no lock, logs nothing and draws nothing. It is edge-triggered: one
 //! `epoll_ctl` per connection for its whole life.
 
 mod deadlines;
 mod dispatch;
+mod open;
 mod prewarm;
 mod reading;
 
@@ -18,6 +20,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use self::deadlines::Limits;
 use self::dispatch::Slot;
+use self::open::Schedule;
 use crate::client::affinity;
 use crate::client::connection::State;
 use crate::client::connections::Connections;
@@ -62,7 +65,10 @@ pub(crate) struct Worker {
     epoll: Epoll,
     buffer: ReadBuffer,
     connections: Connections,
+    /// Of a closed loop; empty in an open one.
     slots: Vec<Slot>,
+    /// Of an open loop.
+    schedule: Option<Schedule>,
     timers: Timers,
     /// Slots that are free, and since when.
     free: VecDeque<(usize, Ticks)>,
@@ -81,6 +87,8 @@ pub(crate) struct Worker {
     /// Connections under way for which no request waits.
     warming: usize,
     now: Ticks,
+    /// When the last wait of an open loop ended, if nothing came and nothing was begun since: it and the next are one.
+    spun: Option<Ticks>,
     serial: u64,
     health: WorkerHealth,
 }
@@ -96,14 +104,20 @@ impl Worker {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll
             .add(stop.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP_TOKEN))?;
-        let slots = setup.slots;
+        // The places of a pool are made as they are needed.
+        let slots = if setup.open.is_some() { 0 } else { setup.slots };
         let connections = Connections::new(slots * CONNECTIONS_PER_SLOT, setup.answer_rule);
         let limits = Limits::of(&setup, rate);
+        let clock = Clock::new();
+        let open = setup.open.clone();
+        let schedule = open.map(|open| Schedule::new(open, &epoll, &clock, rate)).transpose()?;
         Ok(Self {
             supply,
             stop,
             outlet,
-            clock: Clock::new(),
+            clock,
+            schedule,
+            spun: None,
             limits,
             epoll,
             buffer: ReadBuffer::new(),
@@ -138,6 +152,9 @@ impl Worker {
         let now = self.clock.ticks();
         (self.now, self.health.started, self.health.waited) = (now, now, Ticks(0));
         self.free.extend((0..self.slots.len()).map(|slot| (slot, now)));
+        if let Some(schedule) = &mut self.schedule {
+            schedule.begin(&self.clock, self.health.pinned_core.is_some());
+        }
         let mut events = [EpollEvent::empty(); EVENTS_PER_TURN];
         while !self.is_done() {
             let timeout = self.wait_limit();
@@ -151,11 +168,17 @@ impl Worker {
 
     /// Waits, reads what came, and looks at the deadlines.
     fn turn(&mut self, events: &mut [EpollEvent], timeout: EpollTimeout) {
-        let before = self.clock.ticks();
+        let before = self.spun.take().unwrap_or_else(|| self.clock.ticks());
         let count = self.epoll.wait(events, timeout).unwrap_or(0);
         self.now = self.clock.ticks();
         self.health.waited = Ticks(self.health.waited.0 + self.now.0.saturating_sub(before.0));
         self.came = count;
+        if let Some(schedule) = &mut self.schedule {
+            if let Some(late) = schedule.back(self.now, &self.clock) {
+                self.health.timer_lateness.add(self.limits.rate.nanos(late));
+            }
+            self.spun = (count == 0).then_some(self.now);
+        }
         self.read_leftovers();
         for event in events.iter().take(count) {
             self.on_event(*event);
@@ -168,10 +191,19 @@ impl Worker {
         if self.stop.is_requested() {
             self.exhausted = true;
             self.free.clear();
+            if let Some(schedule) = &mut self.schedule {
+                schedule.forget_next();
+            }
             self.cut_all();
         }
-        self.start_free_slots();
-        self.open == 0 && self.free.is_empty()
+        let Some(schedule) = &self.schedule else {
+            self.start_free_slots();
+            return self.open == 0 && self.free.is_empty();
+        };
+        if !self.exhausted || schedule.has_next() {
+            self.start_due();
+        }
+        self.open == 0 && self.exhausted && self.schedule.as_ref().is_none_or(|schedule| !schedule.has_next())
     }
 
     /// Cuts everything in flight: the run is over.
@@ -200,7 +232,7 @@ impl Worker {
         if state == State::Warming {
             return self.warming_failed(message);
         }
-        self.end_request(index / CONNECTIONS_PER_SLOT, record, state, false);
+        self.end_request(index, record, state, false);
     }
 
     /// Gives up the last bytes of an answer whose terminal was read.
@@ -210,18 +242,30 @@ impl Worker {
         connection.close();
         if let Some(record) = record {
             self.write_down(record);
+            if let Some(schedule) = &mut self.schedule {
+                schedule.release(index);
+            }
         }
     }
 
     /// Writes a request down and frees its slot, unless its terminal did so already.
-    fn end_request(&mut self, slot: usize, record: Option<RequestRecord>, state: State, at_once: bool) {
+    fn end_request(&mut self, index: usize, record: Option<RequestRecord>, state: State, at_once: bool) {
         let Some(record) = record else { return };
         self.write_down(record);
+        if let Some(schedule) = &mut self.schedule {
+            return schedule.release(index);
+        }
+        let slot = index / CONNECTIONS_PER_SLOT;
         if matches!(state, State::Draining { .. }) {
             self.resume(slot);
         } else {
             self.release(slot, at_once);
         }
+    }
+
+    /// The number of a connection's place: its slot, or in an open loop its place in the pool.
+    const fn number_of(&self, index: usize) -> usize {
+        if self.schedule.is_some() { index } else { index / CONNECTIONS_PER_SLOT }
     }
 
     fn write_down(&mut self, record: RequestRecord) {

@@ -125,6 +125,7 @@ mod tests {
         let setup = WorkerSetup {
             worker: 0,
             core: None,
+            open: None,
             slots,
             first_slot: 0,
             routes: [Route { source: None, address }].into(),
@@ -144,7 +145,7 @@ mod tests {
         let supply = Supply::new(slots);
         for index in 0..slots as u64 {
             let bytes = Bytes::from_static(REQUEST);
-            supply.push(Prepared { index, phase: Phase::Measured, bytes: bytes.into() }).unwrap();
+            supply.push(Prepared { index, phase: Phase::Measured, due: None, bytes: bytes.into() }).unwrap();
         }
         supply.close();
         let clock = Clock::new();

@@ -106,7 +106,9 @@ impl Worker {
                 // would reset it, and a server may take that for a client that gave up.
                 connection.state = State::Draining { since: now, until: Ticks(now.0 + self.limits.tail.0) };
                 self.arm(index);
-                self.release(slot, empty);
+                if self.schedule.is_none() {
+                    self.release(slot, empty);
+                }
             }
             (Progress::Terminal, _) => {}
             (Progress::Complete, state) => {
@@ -119,16 +121,19 @@ impl Worker {
                 } else {
                     connection.close();
                 }
-                self.end_request(slot, record, state, empty);
+                self.end_request(index, record, state, empty);
             }
             (Progress::Failed, state) => {
                 let record = connection.finish(now, &mut self.gate);
                 connection.close();
-                self.end_request(slot, record, state, false);
+                self.end_request(index, record, state, false);
             }
             (Progress::Unexpected, _) => {
                 connection.close();
-                if let Some(slot) = self.slots.get_mut(slot) {
+                if let Some(schedule) = &mut self.schedule {
+                    schedule.stale += 1;
+                    schedule.noticed.insert(Anomaly::UnaskedBytes);
+                } else if let Some(slot) = self.slots.get_mut(slot) {
                     slot.stale += 1;
                     slot.noticed.insert(Anomaly::UnaskedBytes);
                 }

@@ -68,7 +68,7 @@ pub struct Artifact<'a> {
     base_url: &'a str,
     clock_domain_id: Option<&'a str>,
     completed: usize,
-    concurrency: u32,
+    concurrency: Option<u32>,
     configuration_fingerprint: Option<&'a str>,
     context_distribution: BTreeMap<String, u64>,
     context_seed: i64,

@@ -14,7 +14,8 @@ use crate::config::spec::{
 };
 use crate::report::document::body_spec::{BodySpecDoc, PlainSpecDoc};
 use crate::report::ordered::OrderedMap;
-use crate::units::Nanos;
+use crate::units::text::format_rate;
+use crate::units::{Nanos, PerSecond, display};
 
 /// [`ConnectionSpecDoc::mode`] of a run whose connections carry one request after the other.
 pub const KEEP: &str = "keep";
@@ -68,14 +69,20 @@ pub struct TargetSpecDoc {
 }
 
 /// How many requests, and how many at a time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSpecDoc {
     /// Measured requests.
     pub requests: u64,
-    /// Slots.
-    pub concurrency: u32,
+    /// Slots of the closed loop; `null` in an open one.
+    pub concurrency: Option<u32>,
     /// Size of the shared-prefix burst, 0 for none.
     pub burst: u32,
+    /// Requests per second that an open loop was to start; absent in a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// How they were to follow each other; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
 }
 
 /// What the prompts are.
@@ -224,8 +231,29 @@ impl TargetSpecDoc {
 
 impl LoadSpecDoc {
     fn of(spec: &LoadSpec) -> Self {
-        let LoadSpec { requests, concurrency, burst } = *spec;
-        Self { requests, concurrency, burst }
+        let LoadSpec { requests, concurrency: _, burst, arrivals } = *spec;
+        Self {
+            requests,
+            concurrency: spec.asked_concurrency(),
+            burst,
+            rate: arrivals.map(|arrivals| arrivals.rate.0),
+            arrival: arrivals.map(|arrivals| arrivals.process.name().to_owned()),
+        }
+    }
+}
+
+impl LoadSpecDoc {
+    /// How the load is driven, in a few words: `20 at a time`, `at 12.5/s (poisson)`.
+    #[must_use]
+    pub fn driven(&self) -> String {
+        match (self.rate, self.concurrency) {
+            (Some(rate), _) => {
+                let arrival = self.arrival.as_deref().unwrap_or("open loop");
+                format!("at {} ({arrival})", format_rate(PerSecond(rate)))
+            }
+            (None, Some(slots)) => format!("{} at a time", display::whole(u64::from(slots))),
+            (None, None) => "at an unknown pace".to_owned(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) fn lines(document: &RunDocument, style: Style) -> Vec<String> {
     let load = &document.spec.load;
     let mut lines = Vec::new();
     let requests = display::counted(load.requests, "request");
-    let requests = format!("{requests}, {} at a time", display::whole(u64::from(load.concurrency)));
+    let requests = format!("{requests}, {}", clean(&load.driven()));
     let address = clean(&format!("{}{}", origin(&document.target.base_url), document.target.endpoint));
     if width(&requests) + width(&address) + 4 + MARGIN <= WIDTH {
         lines.push(format!("{requests} to {address}"));
