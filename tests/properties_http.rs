@@ -499,7 +499,7 @@ fn a_response_reads_the_same_whatever_came_before_it() {
             (*next_method, next),
             (*method, input),
         ];
-        for (method, input) in turns {
+        for (method, input) in turns.into_iter().chain([(*method, &Vec::new())]) {
             for eof in [false, true] {
                 let fresh = read(&mut ResponseDecoder::new(), method, input, &[], eof);
                 assert_eq!(

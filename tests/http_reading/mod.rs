@@ -91,6 +91,7 @@ pub(crate) fn read(
             Err(error) => reading.end = End::Error(error, decoder.error_offset()),
         }
     }
+    assert_eq!(decoder.head().is_some(), reading.head.is_some(), "a head is there from its part on");
     reading.keep_alive = decoder.keep_alive();
     reading.reusable = decoder.reusable();
     reading.last_chunk_seen = decoder.last_chunk_seen();

@@ -173,7 +173,10 @@ impl ResponseDecoder {
         let end = match self.state {
             State::Complete => return Ok(()),
             State::Failed(error) => return Err(error),
-            State::Untouched => Err(Fault { error: HttpError::EofBeforeResponse, offset: None }),
+            State::Untouched => {
+                self.forget_head();
+                Err(self.head.eof(false))
+            }
             State::Head => Err(self.head.eof(self.interims > 0)),
             State::Body => self.body.eof(&mut self.anomalies),
         };
@@ -259,10 +262,15 @@ impl ResponseDecoder {
         if self.repeatable == Some(self.method) && input.starts_with(self.head.raw()) {
             return Ok(self.body_follows(self.head.raw().len()));
         }
-        self.repeatable = None;
-        self.head.begin(0);
+        self.forget_head();
         self.state = State::Head;
         self.decode_head(input)
+    }
+
+    /// The head of the response before is of no use any more.
+    fn forget_head(&mut self) {
+        self.repeatable = None;
+        self.head.begin(0);
     }
 
     /// The head is complete, and consumed so many bytes of this input.
