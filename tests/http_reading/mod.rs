@@ -1,6 +1,6 @@
 //! Reads one response through the decoder, cut into pieces, and writes down everything it said.
 
-use hammerscale::wire::http1::{Anomaly, Framing, HttpError, Method, Part, ResponseDecoder};
+use hammerscale::wire::http1::{Anomaly, Framing, Head, HttpError, Method, Part, ResponseDecoder};
 
 /// Names and values of fields, in order.
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -19,6 +19,8 @@ pub(crate) struct Reading {
     pub(crate) last_chunk_seen: bool,
     pub(crate) anomalies: Vec<Anomaly>,
     pub(crate) consumed: u64,
+    /// Of the head that the decoder still shows, also after an error.
+    pub(crate) status_at_end: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +69,7 @@ pub(crate) fn read(
         last_chunk_seen: false,
         anomalies: Vec::new(),
         consumed: 0,
+        status_at_end: None,
     };
     decoder.start(method);
     let mut start = 0;
@@ -91,7 +94,7 @@ pub(crate) fn read(
             Err(error) => reading.end = End::Error(error, decoder.error_offset()),
         }
     }
-    assert_eq!(decoder.head().is_some(), reading.head.is_some(), "a head is there from its part on");
+    reading.status_at_end = decoder.head().map(Head::status);
     reading.keep_alive = decoder.keep_alive();
     reading.reusable = decoder.reusable();
     reading.last_chunk_seen = decoder.last_chunk_seen();
