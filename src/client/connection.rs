@@ -251,31 +251,33 @@ impl Connection {
         self.exchange.on_reset(error.desc(), now)
     }
 
-    /// Ends the exchange as it stands and gives its record.
-    pub(crate) fn finish(&mut self, now: Ticks, gate: &mut Gate) -> Option<RequestRecord> {
+    /// Ends the exchange as it stands and writes its record down; whether there was one.
+    pub(crate) fn finish(&mut self, now: Ticks, gate: &mut Gate, outlet: &mut Outlet) -> bool {
         self.uses = self.uses.saturating_add(1);
         self.idle_since = now;
         if let Some(span) = self.exchange.announced_keep_alive() {
             self.keep_alive = Nanos(span.0.saturating_sub(KEEP_ALIVE_MARGIN.0).max(0));
         }
-        let mut record = self.exchange.finish(now)?;
+        let Some(record) = self.exchange.finish(now) else { return false };
         match self.socket.as_ref() {
-            Some(socket) if gate.admits(&record) => record.transport = self.counted.advance(socket),
+            Some(socket) if gate.admits(record) => record.transport = self.counted.advance(socket),
             _ => self.counted.is_behind = true,
         }
-        Some(record)
+        self.exchange.hand_over(outlet);
+        true
     }
 
-    /// Ends the exchange with an outcome of our own and gives its record.
+    /// Ends the exchange with an outcome of our own, as [`Connection::finish`].
     pub(crate) fn give_up(
         &mut self,
         outcome: Outcome,
         message: &str,
         now: Ticks,
         gate: &mut Gate,
-    ) -> Option<RequestRecord> {
+        outlet: &mut Outlet,
+    ) -> bool {
         self.exchange.give_up(outcome, message, now);
-        self.finish(now, gate)
+        self.finish(now, gate, outlet)
     }
 
     /// Whether the answer read so far allows to keep the connection, once its body is complete.
@@ -308,7 +310,7 @@ mod tests {
     use super::*;
     use crate::client::route::Route;
     use crate::client::transport::Watched;
-    use crate::record::Phase;
+    use crate::record::{Phase, rings};
     use bytes::Bytes;
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
@@ -349,7 +351,9 @@ mod tests {
         }
 
         fn record(&mut self) -> RequestRecord {
-            self.connection.finish(self.clock.ticks(), &mut self.gate).unwrap()
+            let (mut outlet, mut inlet) = rings();
+            assert!(self.connection.finish(self.clock.ticks(), &mut self.gate, &mut outlet));
+            inlet.records.pop().unwrap()
         }
     }
 

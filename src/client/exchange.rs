@@ -191,22 +191,22 @@ impl Exchange {
         self.reader.announced_keep_alive()
     }
 
-    /// Ends the exchange and gives the record; `None` when there is none.
-    pub(crate) fn finish(&mut self, now: Ticks) -> Option<RequestRecord> {
-        let mut record = self.record.take()?;
+    /// Ends the exchange and shows its record, complete; `None` when there is none. [`Exchange::hand_over`] follows.
+    pub(crate) fn finish(&mut self, now: Ticks) -> Option<&mut RequestRecord> {
+        let concluded = self.record.is_some().then(|| self.conclude())?;
+        let record = self.record.as_mut()?;
         self.request = Outgoing::default();
         record.set(StampKind::End, self.end.take().unwrap_or(Stamp { user: now, kernel: None }));
         record.http_status = self.reader.http_status();
-        self.reader.write_to(&mut record);
+        self.reader.write_to(record);
         if record.counters.output_chunks == 0 && record.counters.usage_events < 2 {
             // The one count of an answer without output is its total, and says nothing about its first token.
             record.unset(StampKind::FirstUsageToken);
         }
-        let (outcome, detail) = self.conclude();
         let (outcome, detail) = if self.withheld {
-            before_the_request(outcome, detail, record.http_status)
+            before_the_request(concluded.0, concluded.1, record.http_status)
         } else {
-            (outcome, detail)
+            concluded
         };
         record.outcome = outcome;
         let detail = match detail {
@@ -218,6 +218,13 @@ impl Exchange {
         };
         record.error = detail.map(Box::new);
         Some(record)
+    }
+
+    /// Writes the record down.
+    pub(crate) fn hand_over(&mut self, outlet: &mut Outlet) {
+        if let Some(record) = self.record.take() {
+            outlet.record(record);
+        }
     }
 
     /// The ending: what the answer itself decided comes before what came from outside.
@@ -365,6 +372,13 @@ mod tests {
             self.exchange.on_read(bytes.as_bytes(), stamp, Ticks(self.now - 100), &mut self.outlet)
         }
 
+        /// The record, if the request ends now.
+        fn end(&mut self, now: Ticks) -> Option<RequestRecord> {
+            self.exchange.finish(now)?;
+            self.exchange.hand_over(&mut self.outlet);
+            self.inlet.records.pop().ok()
+        }
+
         fn chunks(&mut self) -> Vec<(u64, bool)> {
             std::iter::from_fn(|| self.inlet.chunks.pop().ok())
                 .map(|c| (c.stamp.user.0, c.ends_read))
@@ -382,7 +396,7 @@ mod tests {
         assert_eq!(bench.read(&chunk("data: [DONE]\n\n")), Progress::Terminal);
         assert_eq!(bench.read("0\r\n\r\n"), Progress::Complete);
         assert!(bench.exchange.may_be_reused());
-        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        let record = bench.end(Ticks(999)).unwrap();
         assert_eq!(record.outcome, Outcome::Ok);
         let at = |kind| record.stamp(kind).map(|s| s.user.0);
         assert_eq!(at(StampKind::FirstByte), Some(200));
@@ -396,7 +410,7 @@ mod tests {
         assert_eq!((record.counters.reads, record.counters.bytes_sent), (6, 4));
         assert!(!record.user_stamps_only);
         assert_eq!(bench.chunks(), [(400, true), (500, true)]);
-        assert!(bench.exchange.finish(Ticks(1_000)).is_none(), "a request ends once");
+        assert!(bench.end(Ticks(1_000)).is_none(), "a request ends once");
     }
 
     #[test]
@@ -411,7 +425,7 @@ mod tests {
         ));
         assert_eq!(bench.read(&(chunk("data: [DONE]\n\n") + "0\r\n\r\n")), Progress::Complete);
         assert_eq!(bench.chunks(), [(300, false), (300, true), (400, false)]);
-        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        let record = bench.end(Ticks(999)).unwrap();
         assert_eq!((record.counters.output_chunks, record.counters.coalesced_chunks), (3, 1));
         assert_eq!(record.first_output_kind, Some(OutputKind::Content));
     }
@@ -440,7 +454,7 @@ mod tests {
             assert!(bench.exchange.unsent().is_empty());
             bench.read(early);
             assert!(!bench.exchange.may_be_reused());
-            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            let record = bench.end(Ticks(999)).unwrap();
             assert_eq!((record.outcome, record.send_start, record.counters.bytes_sent), (outcome, None, 0));
             let message = &record.error.as_ref().unwrap().message;
             assert!(
@@ -458,7 +472,7 @@ mod tests {
         let told = |body: &str| {
             let mut bench = Bench::new();
             bench.read(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
-            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            let record = bench.end(Ticks(999)).unwrap();
             assert_eq!(record.outcome, Outcome::EmptyResponse);
             record.error.unwrap().message
         };
@@ -480,7 +494,7 @@ mod tests {
         bench.read(&counted(r#"{"content":""}"#, 1));
         bench.read(&counted(r#"{"content":"a"}"#, 2));
         bench.read(&counted(r#"{"content":""}"#, 3));
-        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        let record = bench.end(Ticks(999)).unwrap();
         let at = |kind| record.stamp(kind).map(|s| s.user.0);
         assert_eq!(at(StampKind::FirstUsageToken), Some(400));
         assert_eq!(at(StampKind::FirstContent), Some(500));
@@ -497,7 +511,7 @@ mod tests {
             for event in &events {
                 bench.read(event);
             }
-            let record = bench.exchange.finish(Ticks(999)).unwrap();
+            let record = bench.end(Ticks(999)).unwrap();
             assert_eq!(record.usage.completion_tokens, Some(7));
             assert_eq!(record.stamp(StampKind::FirstUsageToken), None, "{events:?}");
         }
@@ -508,7 +522,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.read("HTTP/1.1 100 Continue\r\n\r\n");
         bench.read(HEAD);
-        let record = bench.exchange.finish(Ticks(999)).unwrap();
+        let record = bench.end(Ticks(999)).unwrap();
         assert_eq!(record.stamp(StampKind::FirstByte).map(|s| s.user), Some(Ticks(300)));
     }
 
@@ -520,7 +534,7 @@ mod tests {
         bench.read("data: [DONE]");
         let progress = bench.exchange.on_end_of_stream(Ticks(5_000), &mut bench.outlet);
         assert_eq!(progress, Progress::Failed, "the connection is of no use any more");
-        let record = bench.exchange.finish(Ticks(5_001)).unwrap();
+        let record = bench.end(Ticks(5_001)).unwrap();
         assert_eq!(record.outcome, Outcome::Ok);
         assert_eq!(record.stamp(StampKind::Terminal).map(|s| s.user), Some(Ticks(400)));
         assert_eq!(record.stamp(StampKind::End).map(|s| s.user), Some(Ticks(5_000)));
@@ -532,17 +546,17 @@ mod tests {
         let mut bench = Bench::new();
         bench.read("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\n{\"error\":");
         bench.exchange.give_up(Outcome::TimeoutIdle, "", Ticks(5_000));
-        let record = bench.exchange.finish(Ticks(5_000)).unwrap();
+        let record = bench.end(Ticks(5_000)).unwrap();
         assert_eq!((record.outcome, record.http_status), (Outcome::HttpError, Some(503)));
 
         let mut bench = Bench::new();
         bench.read(HEAD);
         bench.read(&chunk(&content("a")));
         bench.exchange.give_up(Outcome::TimeoutIdle, "nothing came", Ticks(5_000));
-        let record = bench.exchange.finish(Ticks(5_000)).unwrap();
+        let record = bench.end(Ticks(5_000)).unwrap();
         assert_eq!(record.outcome, Outcome::TimeoutIdle);
-        assert_eq!(record.error.unwrap().message, "nothing came");
-        assert!(record.stamps[StampKind::FirstOutput as usize].is_some(), "partial stamps are kept");
+        assert_eq!(record.error.as_ref().unwrap().message, "nothing came");
+        assert!(record.stamp(StampKind::FirstOutput).is_some(), "partial stamps are kept");
     }
 
     #[test]
@@ -551,13 +565,13 @@ mod tests {
         bench.read(HEAD);
         let stamp = Stamp { user: Ticks(900), kernel: None };
         bench.exchange.on_read(chunk(&content("a")).as_bytes(), stamp, Ticks(800), &mut bench.outlet);
-        assert!(bench.exchange.finish(Ticks(999)).unwrap().user_stamps_only);
+        assert!(bench.end(Ticks(999)).unwrap().user_stamps_only);
     }
 
     #[test]
     fn bytes_that_nobody_asked_for_are_unexpected() {
         let mut bench = Bench::new();
-        bench.exchange.finish(Ticks(1));
+        bench.end(Ticks(1));
         assert_eq!(bench.read("HTTP/1.1 200 OK\r\n\r\n"), Progress::Unexpected);
     }
 }

@@ -10,6 +10,7 @@ pub mod mask;
 pub mod outcome;
 pub mod request;
 pub mod ring;
+pub mod stamps;
 pub mod transport;
 pub mod usage;
 
@@ -19,8 +20,9 @@ pub use lateness::Lateness;
 pub use outcome::Outcome;
 pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
-    RequestRecord, Stamp, StampKind,
+    RequestRecord,
 };
 pub use ring::{Inlet, Outlet, rings};
+pub use stamps::{Stamp, StampKind};
 pub use transport::TransportFacts;
 pub use usage::{MAX_TOKENS, Usage};

@@ -1,55 +1,8 @@
 //! The record of one request and the stamp of one output chunk.
 
-use crate::record::{Anomalies, Outcome, TransportFacts, Usage};
+use crate::record::stamps::Stamps;
+use crate::record::{Anomalies, Outcome, Stamp, StampKind, TransportFacts, Usage};
 use crate::units::{Ticks, UnixNanos};
-
-/// One receive instant: the user-space reading taken right after the receive call returned, and the kernel's
-/// own stamp of the last segment in the read where it gave one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Raw counter right after the receive call.
-    pub user: Ticks,
-    /// The kernel's receive stamp; `None` where the read came without one, and for ends that are no read (end of
-    /// stream, timeout).
-    pub kernel: Option<UnixNanos>,
-}
-
-/// The receive stamps of a response, in order of meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StampKind {
-    /// First byte of the final response (1xx answers do not count).
-    FirstByte,
-    /// Head complete.
-    HeadDone,
-    /// First event of any kind.
-    FirstEvent,
-    /// First output chunk of any kind.
-    FirstOutput,
-    /// First reasoning chunk.
-    FirstReasoning,
-    /// First visible content chunk.
-    FirstContent,
-    /// First tool call chunk.
-    FirstToolCall,
-    /// Last output chunk.
-    LastOutput,
-    /// First event whose count of completion tokens is above zero, where such counts came before the first output or
-    /// with it.
-    FirstUsageToken,
-    /// First textless chunk.
-    FirstTextless,
-    /// Last textless chunk.
-    LastTextless,
-    /// `[DONE]`, or the endpoint's own terminal.
-    Terminal,
-    /// Body complete, or the moment the request was given up.
-    End,
-}
-
-impl StampKind {
-    /// How many kinds there are: the length of [`RequestRecord::stamps`].
-    pub const COUNT: usize = 13;
-}
 
 /// What an output chunk carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -268,8 +221,7 @@ pub struct RequestRecord {
     pub sent_wire: Option<UnixNanos>,
     /// What the kernel says about the connection.
     pub transport: TransportFacts,
-    /// Receive stamps, indexed by [`StampKind`].
-    pub stamps: [Option<Stamp>; StampKind::COUNT],
+    stamps: Stamps,
     /// Whether a read with bytes came without a kernel stamp.
     pub user_stamps_only: bool,
     /// What the first output chunk carried; of an answer that was not streamed, what it begins with.
@@ -327,7 +279,7 @@ impl RequestRecord {
             send_end: None,
             sent_wire: None,
             transport: TransportFacts::default(),
-            stamps: [None; StampKind::COUNT],
+            stamps: Stamps::default(),
             user_stamps_only: false,
             first_output_kind: None,
             several_choices: false,
@@ -344,30 +296,28 @@ impl RequestRecord {
         }
     }
 
-    /// The stamp of one kind.
+    /// The receive stamp of one kind.
     #[must_use]
     pub fn stamp(&self, kind: StampKind) -> Option<Stamp> {
-        self.stamps.get(kind as usize).copied().flatten()
+        self.stamps.get(kind)
     }
 
     /// Sets a stamp.
+    #[inline]
     pub fn set(&mut self, kind: StampKind, stamp: Stamp) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            *place = Some(stamp);
-        }
+        self.stamps.set(kind, stamp);
     }
 
     /// Forgets a stamp.
     pub fn unset(&mut self, kind: StampKind) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            *place = None;
-        }
+        self.stamps.unset(kind);
     }
 
     /// Sets a stamp unless it is set already.
+    #[inline]
     pub fn set_first(&mut self, kind: StampKind, stamp: Stamp) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            place.get_or_insert(stamp);
+        if !self.stamps.has(kind) {
+            self.stamps.set(kind, stamp);
         }
     }
 }

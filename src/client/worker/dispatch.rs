@@ -251,7 +251,8 @@ impl Worker {
     fn failed_before_connection(&mut self, index: usize, mut record: RequestRecord) {
         let now = self.clock.ticks();
         record.set(StampKind::End, Stamp { user: now, kernel: None });
-        self.write_down(record);
+        self.open = self.open.saturating_sub(1);
+        self.outlet.record(record);
         match &mut self.schedule {
             Some(schedule) => schedule.release(index),
             None => self.free.push_back((index / CONNECTIONS_PER_SLOT, now)),

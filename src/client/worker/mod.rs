@@ -31,7 +31,7 @@ use crate::client::timers::Timers;
 use crate::client::transport::Gate;
 use crate::client::trust::Trust;
 use crate::clock::{Clock, Rate};
-use crate::record::{Outcome, Outlet, RequestRecord};
+use crate::record::{Outcome, Outlet};
 use crate::schedule::Supply;
 use crate::units::Ticks;
 
@@ -227,31 +227,33 @@ impl Worker {
         self.now = self.clock.ticks();
         let Some(connection) = self.connections.get_mut(index) else { return };
         let state = connection.state;
-        let record = connection.give_up(outcome, message, self.now, &mut self.gate);
+        let ended = connection.give_up(outcome, message, self.now, &mut self.gate, &mut self.outlet);
         connection.close();
         if state == State::Warming {
             return self.warming_failed(message);
         }
-        self.end_request(index, record, state, false);
+        self.end_request(index, ended, state, false);
     }
 
     /// Gives up the last bytes of an answer whose terminal was read.
     fn end_tail(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let record = connection.finish(self.now, &mut self.gate);
+        let ended = connection.finish(self.now, &mut self.gate, &mut self.outlet);
         connection.close();
-        if let Some(record) = record {
-            self.write_down(record);
+        if ended {
+            self.open = self.open.saturating_sub(1);
             if let Some(schedule) = &mut self.schedule {
                 schedule.release(index);
             }
         }
     }
 
-    /// Writes a request down and frees its slot, unless its terminal did so already.
-    fn end_request(&mut self, index: usize, record: Option<RequestRecord>, state: State, at_once: bool) {
-        let Some(record) = record else { return };
-        self.write_down(record);
+    /// A request was written down, if there was one: its slot is free, unless its terminal made it so already.
+    fn end_request(&mut self, index: usize, ended: bool, state: State, at_once: bool) {
+        if !ended {
+            return;
+        }
+        self.open = self.open.saturating_sub(1);
         if let Some(schedule) = &mut self.schedule {
             return schedule.release(index);
         }
@@ -266,10 +268,5 @@ impl Worker {
     /// The number of a connection's place: its slot, or in an open loop its place in the pool.
     const fn number_of(&self, index: usize) -> usize {
         if self.schedule.is_some() { index } else { index / CONNECTIONS_PER_SLOT }
-    }
-
-    fn write_down(&mut self, record: RequestRecord) {
-        self.open = self.open.saturating_sub(1);
-        self.outlet.record(record);
     }
 }

@@ -114,19 +114,19 @@ impl Worker {
             (Progress::Complete, state) => {
                 let keep =
                     connection.may_be_reused() && self.setup.reuse == Reuse::Keep && self.trust.may_keep();
-                let record = connection.finish(now, &mut self.gate);
+                let ended = connection.finish(now, &mut self.gate, &mut self.outlet);
                 if keep {
                     connection.state = State::Idle;
                     self.trust.kept(now);
                 } else {
                     connection.close();
                 }
-                self.end_request(index, record, state, empty);
+                self.end_request(index, ended, state, empty);
             }
             (Progress::Failed, state) => {
-                let record = connection.finish(now, &mut self.gate);
+                let ended = connection.finish(now, &mut self.gate, &mut self.outlet);
                 connection.close();
-                self.end_request(index, record, state, false);
+                self.end_request(index, ended, state, false);
             }
             (Progress::Unexpected, _) => {
                 connection.close();
