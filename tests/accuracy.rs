@@ -9,6 +9,8 @@
 mod product;
 #[path = "accuracy/replay.rs"]
 mod replay;
+#[path = "accuracy/transmit.rs"]
+mod transmit;
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -121,6 +123,7 @@ impl Load {
         let budget = Budget::of(&pairing);
         say(&format!("{streams} streams, a gap of {gap}, against the ledger, µs"));
         say_budget(&budget);
+        transmit::judge(&pairing);
         assert_eq!(
             budget.kernel.signed.count + budget.censored.count,
             streams * events,
