@@ -5,6 +5,8 @@
 //! loopback, where no wire lies between the send call and the receive stamp.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
+#[path = "accuracy/labels.rs"]
+mod labels;
 #[path = "accuracy/product.rs"]
 mod product;
 #[path = "accuracy/replay.rs"]
