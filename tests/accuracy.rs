@@ -5,10 +5,14 @@
 //! loopback, where no wire lies between the send call and the receive stamp.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
+#[path = "accuracy/labels.rs"]
+mod labels;
 #[path = "accuracy/product.rs"]
 mod product;
 #[path = "accuracy/replay.rs"]
 mod replay;
+#[path = "accuracy/transmit.rs"]
+mod transmit;
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -121,6 +125,7 @@ impl Load {
         let budget = Budget::of(&pairing);
         say(&format!("{streams} streams, a gap of {gap}, against the ledger, µs"));
         say_budget(&budget);
+        transmit::judge(&pairing);
         assert_eq!(
             budget.kernel.signed.count + budget.censored.count,
             streams * events,

@@ -54,6 +54,7 @@ pub(crate) struct ReadBuffer {
 
 impl ReadBuffer {
     pub(crate) fn new() -> Self {
+        // A stamp, and beside it what an error queue says with an address of either family.
         Self { bytes: vec![0; READ_BUFFER_BYTES], control: nix::cmsg_space!([TimeSpec; 3], [u8; 64]) }
     }
 }

@@ -44,7 +44,8 @@ pub(super) struct Counted {
 }
 
 /// The head of the kernel's `struct tcp_info` (`linux/tcp.h`), whose layout only grows at its end. It has had these
-/// members since Linux 4.10.
+/// members since Linux 4.10. It has no padding and any bits are a value of it, so that the library can fill it; the call
+/// itself is the library's.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct TcpInfo {

@@ -44,23 +44,24 @@ impl Parts {
         let read = row.user.terminal.or(row.user.end)?;
         // A connection may have been begun before the request was due.
         let from = row.connect_start.map_or(row.due, |begun| begun.max(row.due));
-        let connect = row.connect.unwrap_or_default().min(span(start, from));
+        let connect = row.connect.unwrap_or_default().clamp(Nanos(0), span(start, from));
         let answering = span(end, start);
         let way = on_the_way(row).min(answering);
         // A write that waited for room waited for the network. One that took long without waiting was this side's.
         let writing = row.send_end.map_or(Nanos(0), |done| span(done.min(end), start));
         let writing = span(writing, way);
+        let before = span(span(start, row.due), connect);
         Some(Self {
-            client: Nanos(span(start, Nanos(row.due.0 + connect.0)).0 + writing.0 + span(read, end).0),
-            network: Nanos(connect.0 + way.0),
-            server: Nanos(answering.0 - way.0 - writing.0),
+            client: sum(sum(before, writing), span(read, end)),
+            network: sum(connect, way),
+            server: span(span(answering, way), writing),
         })
     }
 
     /// All of it.
     #[must_use]
-    pub const fn total(&self) -> Nanos {
-        Nanos(self.client.0 + self.network.0 + self.server.0)
+    pub fn total(&self) -> Nanos {
+        sum(sum(self.client, self.network), self.server)
     }
 
     /// The part that has at least half of the time.
@@ -68,7 +69,7 @@ impl Parts {
     pub fn label(&self) -> Label {
         let parts =
             [(self.server, Label::Server), (self.network, Label::Network), (self.client, Label::Client)];
-        let half = |(part, _): &(Nanos, Label)| part.0 * 2 >= self.total().0 && part.0 > 0;
+        let half = |(part, _): &(Nanos, Label)| part.0 > 0 && *part >= span(self.total(), *part);
         parts.into_iter().filter(half).max_by_key(|(part, _)| *part).map_or(Label::Mixed, |(_, label)| label)
     }
 }
@@ -84,7 +85,12 @@ fn on_the_way(row: &RequestRow) -> Nanos {
     round_trip.max(span(micros(facts.unacked_us), held))
 }
 
-/// From the earlier to the later instant; 0 where they are the other way round.
+/// Two spans after each other. A saved line may say anything, so no sum is trusted to fit.
+fn sum(a: Nanos, b: Nanos) -> Nanos {
+    Nanos(a.0.saturating_add(b.0))
+}
+
+/// From the earlier to the later instant, or what is left of the longer span; 0 where they are the other way round.
 fn span(later: Nanos, earlier: Nanos) -> Nanos {
     Nanos(later.0.saturating_sub(earlier.0).max(0))
 }
@@ -196,6 +202,27 @@ mod tests {
             r.transport = facts(300, 1, 65_000);
         };
         assert_eq!(parts(half), ([130_000, 65_000, 65_000], Label::Client));
+    }
+
+    #[test]
+    fn stamps_of_a_damaged_line_overflow_nothing() {
+        for due in [i64::MIN, -1, i64::MAX] {
+            for connect in [i64::MIN, 0, i64::MAX] {
+                for start in [i64::MIN, 0, i64::MAX] {
+                    for end in [i64::MIN, 0, i64::MAX] {
+                        let (parts, _) = parts(|r| {
+                            r.due = Nanos(due);
+                            (r.connect, r.send_start) = (Some(Nanos(connect)), Some(Nanos(start)));
+                            (r.at.terminal, r.user.terminal) = (Some(Nanos(end)), Some(Nanos(!end)));
+                        });
+                        assert!(
+                            parts.iter().all(|part| *part >= 0),
+                            "{due} {connect} {start} {end}: {parts:?}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

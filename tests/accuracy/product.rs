@@ -107,7 +107,7 @@ impl Finished {
         hammerscale::report::events::events_jsonl(&self.saved.rows, &self.events, file).unwrap();
     }
 
-    fn document(&self) -> &RunDocument {
+    pub(crate) fn document(&self) -> &RunDocument {
         self.saved.document.as_ref().unwrap()
     }
 }

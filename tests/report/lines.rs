@@ -3,7 +3,7 @@
 use std::io::BufReader;
 
 use hammerscale::metrics::row::RequestRow;
-use hammerscale::record::{ErrorDetail, Outcome};
+use hammerscale::record::{ErrorDetail, Outcome, TransportFacts};
 use hammerscale::report::requests::read::{MAX_LINE_BYTES, ReadError, Rows, read_rows};
 use hammerscale::report::requests::{RequestLine, RequestsWriter};
 use proptest::prelude::*;
@@ -92,6 +92,20 @@ fn a_row_survives_its_line() {
         let again = read(line_of(row).as_bytes()).unwrap().rows;
         assert_eq!(format!("{again:?}"), format!("[{row:?}]"));
     }
+}
+
+/// A line of before there were stamps of sent requests.
+#[test]
+fn an_older_line_has_no_stamp_of_sending_and_no_counts_of_the_kernel() {
+    let row = fixture::normal().rows.swap_remove(5);
+    assert!(row.sent_wire.is_some() && row.transport.rtt_us.is_some());
+    let mut line: serde_json::Map<String, Value> = serde_json::from_str(&line_of(&row)).unwrap();
+    for key in ["sent_wire_ns", "rtt_us", "retransmits", "unacked_us"] {
+        assert!(line.remove(key).is_some(), "{key}");
+    }
+    let read = read(format!("{}\n", Value::Object(line)).as_bytes()).unwrap().rows.remove(0);
+    assert_eq!((read.sent_wire, read.transport), (None, TransportFacts::default()));
+    assert_eq!(read.send_end, row.send_end);
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What a saved run says, computed again: by our own code from the files, to the last digit, and by a second, tiny
 //! implementation from the raw lines.
 
+use std::collections::BTreeSet;
 use std::io::BufReader;
 
 use hammerscale::aggregate::summary::{ChunkPopulations, Summary};
+use hammerscale::record::TransportFacts;
 use hammerscale::report::events::{Ending, EventsWriter, RequestKey, RunEvents, events_jsonl};
 use hammerscale::report::requests::RequestsWriter;
 use hammerscale::report::requests::read::read_rows;
+use hammerscale::units::Nanos;
 use serde_json::Value;
 
 use crate::fixture::{self, Run};
@@ -72,6 +75,7 @@ fn a_second_implementation_agrees_with_the_document() {
         ("time_to_first_byte_ms", "first_byte_ns", "send_start_ns"),
         ("time_to_first_event_ms", "first_event_ns", "send_start_ns"),
         ("time_to_first_output_ms", "first_output_ns", "send_start_ns"),
+        ("time_to_first_output_wire_ms", "first_output_ns", "sent_wire_ns"),
         ("ttft_ms", "first_content_ns", "send_start_ns"),
         ("time_to_last_output_ms", "last_output_ns", "send_start_ns"),
         ("e2e_ms", "terminal_ns", "send_start_ns"),
@@ -94,7 +98,7 @@ fn a_second_implementation_agrees_with_the_document() {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         assert!((block["mean"].as_f64().unwrap() - mean).abs() < 1e-9 * mean, "{metric}");
     }
-    assert_eq!(checked, 60);
+    assert_eq!(checked, 66);
 
     let number = |line: &Value, key: &str| line[key].as_i64().unwrap();
     let start = measured.iter().map(|l| number(l, "due_ns")).min().unwrap();
@@ -106,6 +110,62 @@ fn a_second_implementation_agrees_with_the_document() {
     assert_eq!(document["rates"]["request_rate"], 58.0 / seconds);
     let output: i64 = ok.iter().map(|l| number(l, "output_tokens")).sum();
     assert_eq!(document["rates"]["output_tok_s"], output as f64 / seconds);
+}
+
+/// `docs/RESULTS.md` on where the time went, written down once more over JSON values.
+#[test]
+fn the_slowest_requests_follow_from_their_lines() {
+    let mut run = fixture::normal();
+    for row in run.rows.iter_mut().filter(|row| row.phase.name() == "measured") {
+        match row.request_index % 20 {
+            // Sent again for two seconds, not acknowledged for as long, stopped while the answer came, sent late.
+            2 => (row.transport.retransmits, row.transport.unacked_us) = (Some(3), Some(900_000)),
+            4 => row.transport.unacked_us = Some(1_100_000),
+            6 => row.user.terminal = row.at.terminal.map(|at| Nanos(at.0 + 3_000 * fixture::MS)),
+            9 => row.due = Nanos(row.due.0 - 1_300 * fixture::MS),
+            11 => row.transport = TransportFacts::default(),
+            _ => {}
+        }
+    }
+    let text = String::from_utf8(requests_jsonl(&run)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut expected: Vec<(i64, i64, [i64; 3])> = lines
+        .filter(|line| line["outcome"] == "ok" && line["phase"] != "warmup")
+        .map(|line| {
+            let ns = |key: &str| line[key].as_i64().unwrap();
+            let us = |key: &str| line[key].as_i64().unwrap_or(0) * 1_000;
+            let end = line["terminal_ns"].as_i64().unwrap();
+            let read = line["user"]["terminal_ns"].as_i64().unwrap();
+            let held = match line["retransmits"].as_u64() {
+                Some(1..) => 0,
+                _ => us("rtt_us").max(40 * fixture::MS),
+            };
+            let way = us("rtt_us").max(us("unacked_us") - held).min(end - ns("send_start_ns"));
+            let connecting = match (line["connect_start_ns"].as_i64(), line["connect_ns"].as_i64()) {
+                (Some(begun), Some(took)) => took.min(ns("send_start_ns") - begun.max(ns("due_ns"))),
+                _ => 0,
+            };
+            let waited = read - ns("due_ns");
+            let writing = (ns("send_end_ns") - ns("send_start_ns") - way).max(0);
+            let client = ns("send_start_ns") - ns("due_ns") - connecting + writing + (read - end);
+            let network = connecting + way;
+            (-waited, ns("request_index"), [client, network, waited - client - network])
+        })
+        .collect();
+    expected.sort_unstable();
+    let document = run.document();
+    assert_eq!(document.slowest.len(), 10);
+    let mut labels = BTreeSet::new();
+    for ((waited, index, parts), slow) in expected.into_iter().zip(&document.slowest) {
+        assert_eq!(slow.request_index, index.unsigned_abs());
+        let said = [slow.client_ms, slow.network_ms, slow.server_ms].map(f64::to_bits);
+        assert_eq!(said, parts.map(|ns| (ns as f64 / 1e6).to_bits()), "{index}: {slow:?} {parts:?}");
+        let names = ["client", "network", "server"].iter().zip(parts);
+        let half = names.filter(|(_, part)| part * 2 >= -waited).max_by_key(|(_, part)| *part);
+        assert_eq!(slow.label, half.map_or("mixed", |(name, _)| name), "{index}");
+        labels.insert(slow.label.clone());
+    }
+    assert!(labels.len() >= 3, "{labels:?}");
 }
 
 /// Whichever way a server counts the tokens of its cache, the run is the same; only that way is told.

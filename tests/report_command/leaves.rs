@@ -67,7 +67,12 @@ fn another(document: &Value, leaf: &str) -> Value {
             json!({"k": "v"}),
         ],
         // Of an empty list or map it is not known what it holds.
-        Value::Array(_) => vec![json!(["x"]), json!([1]), json!([{"code": "x", "text": "y"}])],
+        Value::Array(_) => vec![
+            json!(["x"]),
+            json!([1]),
+            json!([{"code": "x", "text": "y"}]),
+            json!([{"request_index": 1, "request_id": "x", "client_ms": 1.0, "network_ms": 1.0, "server_ms": 1.0, "label": "y"}]),
+        ],
         Value::Object(_) => vec![
             json!({"x": 1}),
             json!({"x": metric()}),

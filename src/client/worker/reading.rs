@@ -52,11 +52,11 @@ impl Worker {
         }
         let mut to_the_end = flags.intersects(EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP);
         if flags.contains(EpollFlags::EPOLLERR) {
-            // Stamps of sent bytes lie in the queue of errors, and are told as one. A broken connection is hung up too.
+            // Stamps of sent bytes lie in the queue of errors, and are told as one. Reading tells of a real one.
             let connection = self.connections.get_mut(index);
             to_the_end |= !connection.is_some_and(|c| c.take_stamps(&mut self.buffer));
         }
-        if to_the_end || flags.contains(EpollFlags::EPOLLIN) {
+        if to_the_end || flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR) {
             self.on_readable(index, to_the_end);
         }
     }
