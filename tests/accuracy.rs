@@ -14,8 +14,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hammerscale::audit::{Bounded, Budget, ClientRequest, Deviation, Mismatches, pair};
-use hammerscale::sim::ledger;
+use hammerscale::audit::{Bounded, Budget, ClientRequest, Deviation, Mismatches, Truth, pair};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -112,10 +111,10 @@ impl Load {
             &format!("--max-tokens={events}"),
         ];
         let run = run_to_its_end(scratch.path(), &flags.map(String::as_str), meanwhile);
-        let ledger = ledger::read(&path).unwrap();
-        assert!(ledger.is_complete(), "the simulator did not end in order");
+        let truth = Truth::read(&path).unwrap();
+        assert!(truth.is_complete, "the simulator did not end in order");
         let client: Vec<ClientRequest<'_>> = run.requests().collect();
-        let pairing = pair(&client, &ledger, run.zero());
+        let pairing = pair(&client, &truth, run.zero());
         assert_eq!(pairing.mismatches, Mismatches::default());
         assert_eq!((pairing.requests.len(), pairing.chunks()), (*streams, streams * events));
         let budget = Budget::of(&pairing);
