@@ -218,7 +218,8 @@ mod tests {
 
     /// The budget of one request: content was sent at these instants and seen like this.
     fn of(row: &RequestRow, sent: &[i64], seen: &[SeenChunk]) -> Budget {
-        let truth = Truth { requests: vec![answered(Some("r-0"), 3 * MS, sent)], is_complete: true };
+        let truth =
+            Truth { requests: vec![answered(Some("r-0"), 3 * MS, sent)], output_bytes: 0, is_complete: true };
         let requests = [ClientRequest { id: "r-0".to_owned(), row, chunks: seen.to_vec() }];
         let pairing = pair(&requests, &truth, ZERO);
         assert_eq!(pairing.chunks(), sent.len());
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn nothing_paired_has_no_error() {
-        let empty = Truth { requests: Vec::new(), is_complete: true };
+        let empty = Truth { requests: Vec::new(), output_bytes: 0, is_complete: true };
         let pairing = pair(&[], &empty, ZERO);
         assert_eq!(Budget::of(&pairing), Budget::default());
     }

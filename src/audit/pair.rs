@@ -176,7 +176,7 @@ mod tests {
     use crate::metrics::testing::row;
 
     fn truth(requests: Vec<TruthRequest>) -> Truth {
-        Truth { requests, is_complete: true }
+        Truth { requests, output_bytes: 0, is_complete: true }
     }
 
     fn client<'a>(id: &str, row: &'a RequestRow, stamps: &[i64]) -> ClientRequest<'a> {
@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn requests_meet_by_id_and_chunks_by_their_order() {
-        let truth = truth(vec![answered(Some("r-1"), 5, &[1_000, 2_000]), answered(Some("r-0"), 6, &[3_000])]);
+        let truth =
+            truth(vec![answered(Some("r-1"), 5, &[1_000, 2_000]), answered(Some("r-0"), 6, &[3_000])]);
         let (first, second) = (row(0), row(1));
         let requests = [client("r-0", &first, &[3_500]), client("r-1", &second, &[1_500, 2_500])];
         let pairing = pair(&requests, &truth, ZERO);

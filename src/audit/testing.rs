@@ -43,7 +43,16 @@ pub(crate) fn ledger_bytes(id: Option<&str>, content_at: &[i64], ended: bool) ->
     for (index, (kind, at)) in (0..).zip(events.chain([(EventKind::Done, done_at)])) {
         let Sent { before, after, .. } = sent(kind, at);
         let tokens = u32::from(kind.is_output());
-        book.event(&EventSent { request: 1, index, kind, tokens, planned: before, before, after, bytes: 200 });
+        book.event(&EventSent {
+            request: 1,
+            index,
+            kind,
+            tokens,
+            planned: before,
+            before,
+            after,
+            bytes: 200,
+        });
     }
     book.finish().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();

@@ -21,6 +21,8 @@ pub struct Truth {
     /// Requests of the plan in their order of arrival. The model list, the health check and counts of tokens are asked
     /// outside it and are not here.
     pub requests: Vec<TruthRequest>,
+    /// Bytes of all output events on the wire, chunk framing included.
+    pub output_bytes: u64,
     /// The simulator ended in order, so that nothing is missing.
     pub is_complete: bool,
 }
@@ -65,7 +67,7 @@ impl Truth {
     /// As [`Truth::read`].
     pub fn from_reader(input: impl Read) -> Result<Self, LedgerError> {
         let mut reader = LedgerReader::new(input)?;
-        let mut truth = Self { requests: Vec::new(), is_complete: false };
+        let mut truth = Self { requests: Vec::new(), output_bytes: 0, is_complete: false };
         // By number; a number that is not here is that of a request outside the plan.
         let mut places: HashMap<u64, usize> = HashMap::new();
         while let Some(record) = reader.next_record()? {
@@ -78,6 +80,8 @@ impl Truth {
                     let request = places.get(&event.request).and_then(|place| truth.requests.get_mut(*place));
                     if let Some(request) = request {
                         request.add(&event);
+                        let is_output = event.kind.is_output();
+                        truth.output_bytes += if is_output { u64::from(event.bytes) } else { 0 };
                     }
                 }
                 Record::End(_) => truth.is_complete = true,
@@ -129,6 +133,7 @@ mod tests {
         let bytes = ledger_bytes(Some("r-0"), &[1_000, 2_000], true);
         let truth = Truth::from_reader(bytes.as_slice()).unwrap();
         assert!(truth.is_complete);
+        assert_eq!(truth.output_bytes, 2 * 200);
         let [request] = truth.requests.as_slice() else { panic!("{truth:?}") };
         assert_eq!(request.id.as_deref(), Some("r-0"), "the list of models is not of the plan");
         let at = |ns: i64| Nanos(ZERO.0 + ns);

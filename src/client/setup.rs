@@ -67,6 +67,8 @@ pub struct WorkerHealth {
     pub ended: Ticks,
     /// Time spent waiting in the kernel.
     pub waited: Ticks,
+    /// Processor time of its thread between these two.
+    pub cpu: Nanos,
     /// Requests that did not fit into the ring.
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.
