@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -306,6 +307,28 @@ fn a_row_that_needs_more_descriptors_than_there_are_is_left_out_and_told() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("5,000") || text(&output.stderr).contains("5000"), "{output:?}");
     assert!(!sandbox.at("none/calibration.json").exists());
+}
+
+#[test]
+fn on_one_core_it_runs_too_and_says_that_the_core_is_shared() {
+    let sandbox = Sandbox::new();
+    let flags = ["--streams", "2", "--event-rate", "100", "--duration", "300ms", "--out", "out"];
+    let output = std::thread::scope(|scope| {
+        // A child has the cores of the thread that starts it.
+        let pinned = scope.spawn(|| {
+            let mut first = CpuSet::new();
+            let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            let core = (0..CpuSet::count()).find(|core| allowed.is_set(*core).unwrap()).unwrap();
+            first.set(core).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &first).unwrap();
+            sandbox.run(&[&["calibrate"], &flags[..]].concat())
+        });
+        pinned.join().unwrap()
+    });
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let cores = &sandbox.document("out")["cores"];
+    assert_eq!((cores["client"].as_array().unwrap().len(), &cores["client"]), (1, &cores["server"]));
+    assert!(text(&output.stdout).contains("! client and simulator share their cores"), "{output:?}");
 }
 
 #[test]

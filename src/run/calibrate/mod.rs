@@ -32,11 +32,15 @@ use crate::report::validity::Verdict;
 use crate::run::cores::Cores;
 use crate::run::error::RunError;
 use crate::run::{Control, OUT, RUNS_DIR, finish};
-use crate::units::{PerSecond, UnixNanos, display};
+use crate::units::{Nanos, PerSecond, UnixNanos, display};
 
 /// From this share of a rate on, a try that did not hold it is repeated, once in a search: a machine that stops for 50 ms
 /// at the end of a try shows no limit.
 const NEARLY_HELD: f64 = 0.95;
+
+/// How long rates are tried in all: on a machine that does nothing else the search takes half of it. On one that holds no
+/// rate it would go on for minutes; then what was found must do.
+const SEARCH_BUDGET: Nanos = Nanos::from_secs(40);
 
 /// How often a row that did not hold its rate in the whole time is measured again, slower.
 const MEASURED_AGAIN: u32 = 2;
@@ -50,6 +54,9 @@ struct Calibration<'a> {
     /// All that this process may use.
     cores: Vec<usize>,
     control: Control,
+    clock: Clock,
+    /// How long rates were tried so far.
+    searched: Nanos,
     rows: Vec<RowDoc>,
     remarks: Vec<String>,
     output_bytes: u64,
@@ -78,6 +85,8 @@ pub fn calibrate(spec: &CalibrateSpec) -> Result<Exit, RunError> {
         dir,
         cores: allowed_cores(),
         control: Control::new()?,
+        clock: clock.clone(),
+        searched: Nanos(0),
         rows: Vec::new(),
         remarks: Vec::new(),
         output_bytes: 0,
@@ -123,7 +132,7 @@ impl Calibration<'_> {
     fn divide_cores(&mut self) -> Result<CoresDoc, RunError> {
         let most = self.spec.streams.iter().max().copied().unwrap_or(1);
         let load = Load::to_measure(most, PerSecond(1.0), None);
-        let place = Place::below(&self.dir, "probe");
+        let place = self.probe();
         let spec = load.run_spec(self.spec, &place.dir, &place.ledger)?;
         let Cores { workers, control } = Cores::divide(&spec)?;
         let server = if control.is_empty() { &self.cores } else { &control };
@@ -184,21 +193,38 @@ impl Calibration<'_> {
 
     /// The highest rate that holds for a short while.
     fn search(&mut self, streams: u32) -> Result<PerSecond, Halt> {
-        let place = Place::below(&self.dir, "probe");
         let mut second_try = true;
         let found = search::highest(streams, |rate| {
-            let load = Load { streams, rate, measured: load::TRIED };
-            self.say(&load, "trying");
-            let row = measure(&load, self.spec, &place, &self.cores, &mut self.control)?.row;
+            let row = match self.try_rate(streams, rate, "trying")? {
+                None => return Ok(false),
+                Some(row) => row,
+            };
             let nearly = row.event_rate_held.is_some_and(|held| held >= NEARLY_HELD * rate.0);
             if row.is_held() || !(nearly && std::mem::take(&mut second_try)) {
                 return Ok(row.is_held());
             }
-            self.say(&load, "trying again");
-            Ok(measure(&load, self.spec, &place, &self.cores, &mut self.control)?.row.is_held())
+            Ok(self.try_rate(streams, rate, "trying again")?.is_some_and(|row| row.is_held()))
         });
-        place.clear();
+        self.probe().clear();
         found
+    }
+
+    /// Measures a rate for a short while; `None` when there was enough of that.
+    fn try_rate(&mut self, streams: u32, rate: PerSecond, what: &str) -> Result<Option<RowDoc>, Halt> {
+        if self.searched >= SEARCH_BUDGET {
+            return Ok(None);
+        }
+        let load = Load { streams, rate, measured: load::TRIED };
+        self.say(&load, what);
+        let began = self.clock.monotonic();
+        let tried = measure(&load, self.spec, &self.probe(), &self.cores, &mut self.control);
+        self.searched = Nanos(self.searched.0 + self.clock.monotonic().0.saturating_sub(began.0));
+        Ok(Some(tried?.row))
+    }
+
+    /// Where tries go.
+    fn probe(&self) -> Place {
+        Place::below(&self.dir, "probe")
     }
 
     fn leave_out(&mut self, streams: u32, error: RunError) {
