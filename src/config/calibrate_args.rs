@@ -21,13 +21,16 @@ const MAX_ROWS: usize = 64;
 const MAX_EVENT_RATE: PerSecond = PerSecond(1e9);
 /// Shortest measured time of a row: a tenth of a second has several events of every stream at the usual rates.
 const MIN_DURATION: Nanos = Nanos::from_millis(100);
-/// Longest measured time of a row: its events are held in memory for the audit.
-const MAX_DURATION: Nanos = Nanos::from_secs(600);
+/// Longest measured time of a row: at the highest rate that is searched for it has [`MAX_EVENTS`].
+const MAX_DURATION: Nanos = Nanos::from_secs(60);
+/// Events of a row: the audit holds them in memory, some 120 bytes each.
+const MAX_EVENTS: f64 = 24e6;
+/// How long a row with many events is measured unless told otherwise.
+pub const DURATION: Nanos = Nanos::from_secs(6);
 
 /// This machine's error budget: measures the embedded simulator at rising numbers of streams and compares every stamp
 /// with what the simulator really did.
 #[derive(Debug, Clone, Default, Args)]
-#[command(mut_args(defaults::in_help))]
 pub struct CalibrateArgs {
     /// Numbers of streams, one row each [default: 1,10,100,1000,10000]
     #[arg(long, value_name = "LIST", value_parser = stream_list, allow_hyphen_values = true)]
@@ -44,7 +47,8 @@ pub struct CalibrateArgs {
     /// End with code 4 when a promise is missed or a verdict is not valid
     #[arg(long)]
     pub strict_instrument: bool,
-    /// Directory for calibration.json and, row by row, the run and the ledger it is made from
+    /// Directory for calibration.json and, row by row, the run and the ledger it is made from [default:
+    /// hammerscale-runs/ID-calibration]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Replace an existing calibration
@@ -53,10 +57,10 @@ pub struct CalibrateArgs {
     /// No result on stdout, no progress
     #[arg(long)]
     pub quiet: bool,
-    /// How progress is shown on stderr
+    /// How progress is shown on stderr [default: auto]
     #[arg(long, value_name = "HOW", value_parser = args::progress())]
     pub progress: Option<ProgressMode>,
-    /// What stdout carries
+    /// What stdout carries [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = args::output_format())]
     pub format: Option<OutputFormat>,
 }
@@ -95,6 +99,11 @@ impl CalibrateArgs {
         if self.duration.is_some_and(|d| !(MIN_DURATION..=MAX_DURATION).contains(&d)) {
             let [least, most] = [MIN_DURATION, MAX_DURATION].map(format_duration);
             return Err(UsageError::range("--duration", format!("between {least} and {most}")));
+        }
+        let seconds = self.duration.unwrap_or(DURATION).as_secs_f64();
+        if self.event_rate.is_some_and(|rate| rate.0 * seconds > MAX_EVENTS) {
+            let reason = "a row of more than 24,000,000 events does not fit in memory";
+            return Err(UsageError::clash("--event-rate", "this --duration", reason));
         }
         let run = RunArgs {
             out: self.out,

@@ -257,6 +257,10 @@ fn mistakes_are_told_and_nothing_is_made() {
         (&["--event-rate", "-5"], "--event-rate"),
         (&["--event-rate", "2e9"], "--event-rate"),
         (&["--event-rate", "2000M"], "--event-rate must be more than 0 and at most 1,000,000,000"),
+        (
+            &["--event-rate", "10M", "--duration", "3s"],
+            "--event-rate does not go together with this --duration",
+        ),
         (&["--duration", "1ms"], "--duration must be between 100ms and"),
         (&["--duration", "1h"], "--duration must be between 100ms and"),
         (&["--cores", "4000"], "--cores"),

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::config::args::{CoreList, RunArgs, SourceList};
-use crate::config::calibrate_args::CalibrateSpec;
+use crate::config::calibrate_args::{CalibrateSpec, DURATION};
 use crate::config::resolve::resolve;
 use crate::config::spec::{RunSpec, SimSpec};
 use crate::config::usage::UsageError;
@@ -26,9 +26,7 @@ const EVENTS_PER_ROUND: u64 = 10;
 
 /// Events that a row has at least, so that its 99th percentile is not one of the largest ten.
 const EVENTS_WANTED: f64 = 1_000.0;
-/// How long a row is measured: long enough for several looks of the collector and the kernel's own work.
-const MEASURED: Nanos = Nanos::from_secs(6);
-/// And how long at most: five rows are done in less than two minutes.
+/// How long a row is measured at most: five rows are done in less than two minutes.
 const MAX_MEASURED: Nanos = Nanos::from_secs(20);
 /// How long a rate is tried: a sender that is a hundredth too slow is 20 ms late at the end.
 pub(super) const TRIED: Nanos = Nanos::from_secs(2);
@@ -61,7 +59,7 @@ impl Load {
     /// A row at this rate, measured for as long as was asked or as its events need.
     pub(super) fn to_measure(streams: u32, rate: PerSecond, asked: Option<Nanos>) -> Self {
         let needed = seconds(EVENTS_WANTED / rate.0);
-        Self { streams, rate, measured: asked.unwrap_or_else(|| needed.clamp(MEASURED, MAX_MEASURED)) }
+        Self { streams, rate, measured: asked.unwrap_or_else(|| needed.clamp(DURATION, MAX_MEASURED)) }
     }
 
     /// The specification of the run that drives it, with its files and its ledger.
