@@ -7,13 +7,15 @@
 pub enum Exit {
     /// Every request was valid (requests that are only `incomplete` do not change this).
     Ok,
-    /// The run finished and some requests failed; of `report`: a stored number does not follow from the record.
+    /// The run finished and some requests failed; of `report`: a stored number does not follow from the record; of
+    /// `calibrate`: a row was asked for and could not be measured.
     SomeFailed,
     /// The command line, the configuration file or an input file cannot be used; nothing was sent.
     Usage,
     /// Nothing valid was measured.
     NothingValid,
-    /// The instrument's verdict is `invalid` (or `suspect` with `--strict-instrument`).
+    /// The instrument's verdict is `invalid` (or `suspect` with `--strict-instrument`); of `calibrate`, with that flag: a
+    /// promise is missed.
     Instrument,
     /// A service level objective or a gate failed.
     Gate,
@@ -42,7 +44,7 @@ pub const TABLE: [ExitRow; 9] = [
     ExitRow {
         exit: Exit::SomeFailed,
         code: 1,
-        meaning: "some requests failed, or a stored number does not follow from its record",
+        meaning: "some requests failed, a row of a calibration is missing, or a stored number does not follow from its record",
     },
     ExitRow {
         exit: Exit::Usage,

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use hammerscale::cli;
 use hammerscale::config::args::{RunArgs, sentence};
+use hammerscale::config::calibrate_args::CalibrateArgs;
 use hammerscale::config::inspect_args::InspectArgs;
 use hammerscale::config::report_args::ReportArgs;
 use hammerscale::config::sim_args::SimArgs;
@@ -26,6 +27,8 @@ enum Command {
     Run(Box<RunArgs>),
     /// The ground-truth server on its own.
     Sim(Box<SimArgs>),
+    /// Find out how large this machine's own error is.
+    Calibrate(CalibrateArgs),
     /// Read captured bytes with the client's own parsers and show what they are.
     Inspect(InspectArgs),
     /// Compute a saved run or a published artifact again, compare, and show it.
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let exit = match Arguments::try_parse() {
         Ok(Arguments { command: Command::Run(args) }) => cli::run::run(*args),
         Ok(Arguments { command: Command::Sim(args) }) => cli::sim::run(*args),
+        Ok(Arguments { command: Command::Calibrate(args) }) => cli::calibrate::run(args),
         Ok(Arguments { command: Command::Inspect(args) }) => cli::inspect::run(&args),
         Ok(Arguments { command: Command::Report(args) }) => cli::report::run(&args),
         Err(error) => refuse(&error),

@@ -18,8 +18,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hammerscale::audit::{Bounded, Budget, ClientRequest, Deviation, Mismatches, pair};
-use hammerscale::sim::ledger;
+use hammerscale::audit::{Bounded, Budget, ClientRequest, Deviation, Mismatches, Truth, pair};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -99,7 +98,8 @@ fn a_client_that_is_held_up_reports_no_gap_that_was_not_there() {
 #[test]
 fn stamps_are_what_an_independent_server_logged() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    replay::judge();
+    let budget = replay::LOAD.run(|_| ());
+    replay::judge(&budget);
 }
 
 impl Load {
@@ -116,10 +116,10 @@ impl Load {
             &format!("--max-tokens={events}"),
         ];
         let run = run_to_its_end(scratch.path(), &flags.map(String::as_str), meanwhile);
-        let ledger = ledger::read(&path).unwrap();
-        assert!(ledger.is_complete(), "the simulator did not end in order");
+        let truth = Truth::read(&path).unwrap();
+        assert!(truth.is_complete, "the simulator did not end in order");
         let client: Vec<ClientRequest<'_>> = run.requests().collect();
-        let pairing = pair(&client, &ledger, run.zero());
+        let pairing = pair(&client, &truth, run.zero());
         assert_eq!(pairing.mismatches, Mismatches::default());
         assert_eq!((pairing.requests.len(), pairing.chunks()), (*streams, streams * events));
         let budget = Budget::of(&pairing);
@@ -169,6 +169,8 @@ fn say_budget(budget: &Budget) {
     say_spread("kernel stamp", &budget.kernel);
     say_spread("user stamp", &budget.user);
     say_spread("time to first output", &budget.first_output);
+    say_spread("last output", &budget.last_output);
+    say_spread("end of the stream", &budget.end);
     say_spread("gap", &gaps.error);
     say_spread("send start to arrival", &budget.delivery);
     say_spread("the send calls", &Deviation { signed: budget.send_call, magnitude: budget.send_call });

@@ -8,8 +8,8 @@
 
 use crate::audit::pair::{PairedChunk, PairedRequest, Pairing, SeenChunk};
 use crate::audit::spread::{Deviation, Spread};
+use crate::audit::truth::Sent;
 use crate::metrics::row::StampSource;
-use crate::sim::ledger::EventSent;
 use crate::units::Nanos;
 
 /// How far a span by the client's stamps may lie outside what the send calls allow before it is called false. The two
@@ -39,6 +39,10 @@ pub struct Budget {
     /// The request's own first output stamp, where that event ends its read: as the request's start is subtracted from
     /// both sides, this is the error of the time to first output.
     pub first_output: Deviation,
+    /// The request's own last output stamp, where that event ends its read: the error of the time to last output.
+    pub last_output: Deviation,
+    /// The stamp of the terminal event, which always ends its read: the error of the end to end latency.
+    pub end: Deviation,
     /// From the client's first byte to the instant at which the simulator had read the whole request. No error: it
     /// holds the way there and the simulator's own wake-up. It bounds the error of the request's start, and a negative
     /// one is a wrong start.
@@ -78,6 +82,8 @@ struct Differences {
     send_call: Vec<Nanos>,
     censored: Bounded,
     first_output: Vec<Nanos>,
+    last_output: Vec<Nanos>,
+    end: Vec<Nanos>,
     delivery: Vec<Nanos>,
     gaps: Vec<Nanos>,
     false_gaps: usize,
@@ -100,6 +106,8 @@ impl Budget {
             send_call: Spread::of(all.send_call),
             censored: all.censored,
             first_output: Deviation::of(&all.first_output),
+            last_output: Deviation::of(&all.last_output),
+            end: Deviation::of(&all.end),
             delivery: Deviation::of(&all.delivery),
             gaps: Gaps {
                 error: Deviation::of(&all.gaps),
@@ -112,24 +120,28 @@ impl Budget {
 
 impl Differences {
     fn add(&mut self, request: &PairedRequest<'_>, zero: Nanos) {
-        let PairedRequest { row, truth, chunks } = request;
+        let PairedRequest { row, truth, .. } = request;
         let monotonic = |at: Nanos| Nanos(at.0.saturating_add(zero.0));
         if let Some(start) = row.send_start {
-            self.delivery.push(difference(truth.arrived.arrival, monotonic(start)));
+            self.delivery.push(difference(truth.arrival, monotonic(start)));
         }
-        if let (Some(first), Some(stamp)) = (chunks.first(), row.at.first_output)
-            && first.seen.ends_read
-        {
-            self.first_output.push(difference(monotonic(stamp), first.sent.before));
+        if let (Some(end), Some(sent)) = (row.at.terminal, truth.terminal) {
+            self.end.push(difference(monotonic(end), sent.before));
         }
-        for chunk in chunks {
-            self.add_chunk(chunk, row.stamp_source);
-        }
-        for pair in chunks.windows(2) {
-            if let [earlier, later] = pair {
-                self.add_gap(earlier, later, row.stamp_source);
+        let error = |chunk: &PairedChunk<'_>, stamp: Option<Nanos>| {
+            let stamp = stamp.filter(|_| chunk.seen.ends_read)?;
+            Some(difference(monotonic(stamp), chunk.sent.before))
+        };
+        let mut earlier: Option<PairedChunk<'_>> = None;
+        for chunk in request.chunks() {
+            self.add_chunk(&chunk, row.stamp_source);
+            match &earlier {
+                Some(earlier) => self.add_gap(earlier, &chunk, row.stamp_source),
+                None => self.first_output.extend(error(&chunk, row.at.first_output)),
             }
+            earlier = Some(chunk);
         }
+        self.last_output.extend(earlier.and_then(|last| error(&last, row.at.last_output)));
     }
 
     fn add_chunk(&mut self, chunk: &PairedChunk<'_>, source: StampSource) {
@@ -165,7 +177,7 @@ impl Differences {
 impl Bounded {
     /// The event reached the socket somewhere between the two instants of its send call; bounds that leave room for that
     /// are right.
-    fn add(&mut self, sent: &EventSent, not_before: Nanos, by: Nanos) {
+    fn add(&mut self, sent: &Sent, not_before: Nanos, by: Nanos) {
         self.count += 1;
         let distance = difference(not_before, sent.after).max(difference(sent.before, by));
         if distance > Nanos(0) {
@@ -197,7 +209,8 @@ fn difference(a: Nanos, b: Nanos) -> Nanos {
 mod tests {
     use super::*;
     use crate::audit::pair::{ClientRequest, pair};
-    use crate::audit::testing::{CALL, ZERO, answered, exact, hidden, ledger};
+    use crate::audit::testing::{CALL, ZERO, answered, exact, hidden};
+    use crate::audit::truth::Truth;
     use crate::metrics::row::RequestRow;
     use crate::metrics::testing::row;
 
@@ -205,9 +218,10 @@ mod tests {
 
     /// The budget of one request: content was sent at these instants and seen like this.
     fn of(row: &RequestRow, sent: &[i64], seen: &[SeenChunk]) -> Budget {
-        let ledger = ledger(vec![answered(Some("r-0"), 3 * MS, sent)]);
-        let request = ClientRequest { id: "r-0".to_owned(), row, chunks: seen.to_vec() };
-        let pairing = pair(&[request], &ledger, ZERO);
+        let truth =
+            Truth { requests: vec![answered(Some("r-0"), 3 * MS, sent)], output_bytes: 0, is_complete: true };
+        let requests = [ClientRequest { id: "r-0".to_owned(), row, chunks: seen.to_vec() }];
+        let pairing = pair(&requests, &truth, ZERO);
         assert_eq!(pairing.chunks(), sent.len());
         Budget::of(&pairing)
     }
@@ -221,7 +235,8 @@ mod tests {
 
     #[test]
     fn exact_events_are_judged_by_their_stamps() {
-        let row = started_at(2 * MS, 20 * MS + 2_000);
+        let mut row = started_at(2 * MS, 20 * MS + 2_000);
+        (row.at.last_output, row.at.terminal) = (Some(Nanos(60 * MS + 5_000)), Some(Nanos(61 * MS)));
         let b = of(
             &row,
             &[20 * MS, 40 * MS, 60 * MS],
@@ -236,6 +251,9 @@ mod tests {
         assert_eq!(us(b.user), (3, Some((8.0, 10.0))));
         assert_eq!(b.unstamped, 1);
         assert_eq!(us(b.first_output), (1, Some((2.0, 2.0))));
+        assert_eq!(us(b.last_output), (1, Some((5.0, 5.0))));
+        // The terminal was sent a call after the last content, and seen at 61 ms.
+        assert_eq!(us(b.end), (1, Some((997.0, 997.0))));
         assert_eq!(us(b.delivery), (1, Some((1000.0, 1000.0))));
         assert_eq!(b.stamped, Bounded { count: 2, outside: 0, worst: Nanos(0) });
         assert_eq!((b.send_call.count, b.send_call.mean_us), (2, Some(3.0)));
@@ -279,6 +297,7 @@ mod tests {
         assert_eq!(b.censored, Bounded { count: 1, outside: 0, worst: Nanos(0) });
         assert_eq!((b.kernel.signed.count, b.gaps.error.signed.count), (2, 1));
         assert_eq!(b.first_output.signed.count, 0, "the first output's stamp is not its own");
+        assert_eq!(b.last_output.signed.count, 1);
     }
 
     #[test]
@@ -327,7 +346,7 @@ mod tests {
 
     #[test]
     fn nothing_paired_has_no_error() {
-        let empty = ledger(Vec::new());
+        let empty = Truth { requests: Vec::new(), output_bytes: 0, is_complete: true };
         let pairing = pair(&[], &empty, ZERO);
         assert_eq!(Budget::of(&pairing), Budget::default());
     }

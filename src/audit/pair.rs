@@ -3,14 +3,15 @@
 //!
 //! What does not fit is counted, never guessed at and never left out in silence: an event that is paired with its
 //! neighbour would show as an error of a whole gap, and an event that is dropped would hide one. Both sides end up on
-//! CLOCK_MONOTONIC. Nothing is judged here.
+//! CLOCK_MONOTONIC. Pairs of chunks are made while they are looked at and kept nowhere: a calibration has a million of
+//! them. Nothing is judged here.
 
 use std::collections::HashMap;
 
+use crate::audit::truth::{Sent, Truth, TruthRequest};
 use crate::metrics::row::RequestRow;
 use crate::record::{Outcome, OutputKind};
-use crate::sim::ledger::read::Request;
-use crate::sim::ledger::{EventKind, EventSent, Ledger, Service};
+use crate::sim::ledger::EventKind;
 use crate::units::Nanos;
 
 /// An output chunk as the client wrote it down.
@@ -51,14 +52,15 @@ pub struct Pairing<'a> {
 }
 
 /// A request on both sides.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct PairedRequest<'a> {
     /// The client's side, on the run's axis.
     pub row: &'a RequestRow,
     /// The simulator's side, on CLOCK_MONOTONIC.
-    pub truth: &'a Request,
-    /// Output chunks on both sides, in order; empty when the two sides tell of different ones.
-    pub chunks: Vec<PairedChunk<'a>>,
+    pub truth: &'a TruthRequest,
+    /// Its output chunks; none when the two sides tell of different ones.
+    seen: &'a [SeenChunk],
+    zero: Nanos,
 }
 
 /// An output chunk on both sides.
@@ -67,7 +69,7 @@ pub struct PairedChunk<'a> {
     /// What the client saw, moved to CLOCK_MONOTONIC.
     pub seen: SeenChunk,
     /// What was sent.
-    pub sent: &'a EventSent,
+    pub sent: &'a Sent,
 }
 
 /// What does not fit; all zero when the two sides tell the same story.
@@ -88,12 +90,12 @@ pub struct Mismatches {
 /// Joins the two sides. `zero` is CLOCK_MONOTONIC at the zero of the client's axis. A request that was never sent
 /// (no connection, or cut before) is on no side.
 #[must_use]
-pub fn pair<'a>(client: &[ClientRequest<'a>], ledger: &'a Ledger, zero: Nanos) -> Pairing<'a> {
+pub fn pair<'a>(client: &'a [ClientRequest<'a>], truth: &'a Truth, zero: Nanos) -> Pairing<'a> {
     let mut pairing = Pairing { requests: Vec::new(), mismatches: Mismatches::default(), zero };
     let sent = || client.iter().filter(|request| request.row.send_start.is_some());
-    let mut by_id: HashMap<&str, Vec<&'a Request>> = HashMap::new();
-    for request in ledger.requests.iter().filter(|request| is_planned(request)) {
-        match request.arrived.request_id.as_deref() {
+    let mut by_id: HashMap<&str, Vec<&'a TruthRequest>> = HashMap::new();
+    for request in &truth.requests {
+        match request.id.as_deref() {
             Some(id) => by_id.entry(id).or_default().push(request),
             None => pairing.mismatches.unclaimed_requests += 1,
         }
@@ -117,24 +119,32 @@ impl<'a> Pairing<'a> {
     /// How many output chunks are paired.
     #[must_use]
     pub fn chunks(&self) -> usize {
-        self.requests.iter().map(|request| request.chunks.len()).sum()
+        self.requests.iter().map(|request| request.seen.len()).sum()
     }
 
-    fn add(&mut self, request: &ClientRequest<'a>, truth: &'a Request) {
-        let outputs: Vec<&EventSent> = truth.events.iter().filter(|event| event.kind.is_output()).collect();
+    fn add(&mut self, request: &'a ClientRequest<'a>, truth: &'a TruthRequest) {
+        let outputs = &truth.outputs;
         // A client that gave up has the beginning of what was sent; one that did not has all of it.
         let complete = outputs.len() == request.chunks.len();
         let cut = outputs.len() > request.chunks.len() && request.row.outcome != Outcome::Ok;
         let alike = outputs.iter().zip(&request.chunks).all(|(sent, seen)| same_kind(sent.kind, seen.kind));
-        let mut chunks = Vec::new();
+        let mut seen: &[SeenChunk] = &[];
         if alike && (complete || cut) {
             self.mismatches.unread_events += outputs.len() - request.chunks.len();
-            let pairs = request.chunks.iter().zip(outputs);
-            chunks.extend(pairs.map(|(seen, sent)| PairedChunk { seen: seen.moved_by(self.zero), sent }));
+            seen = &request.chunks;
         } else {
             self.mismatches.differing_requests += 1;
         }
-        self.requests.push(PairedRequest { row: request.row, truth, chunks });
+        self.requests.push(PairedRequest { row: request.row, truth, seen, zero: self.zero });
+    }
+}
+
+impl<'a> PairedRequest<'a> {
+    /// Output chunks on both sides, in order.
+    pub fn chunks(&self) -> impl Iterator<Item = PairedChunk<'a>> + use<'a> {
+        let zero = self.zero;
+        let pairs = self.seen.iter().zip(&self.truth.outputs);
+        pairs.map(move |(seen, sent)| PairedChunk { seen: seen.moved_by(zero), sent })
     }
 }
 
@@ -150,20 +160,6 @@ impl SeenChunk {
     }
 }
 
-/// Whether a request is one of the plan. The model list, the health check and counts of tokens are asked outside it,
-/// without an id.
-fn is_planned(request: &Request) -> bool {
-    match request.arrived.service {
-        Service::Chat
-        | Service::Completions
-        | Service::Responses
-        | Service::Messages
-        | Service::Embeddings
-        | Service::Refused => true,
-        Service::Models | Service::Health | Service::Tokenize => false,
-    }
-}
-
 fn same_kind(sent: EventKind, seen: OutputKind) -> bool {
     match seen {
         OutputKind::Reasoning => sent == EventKind::Reasoning,
@@ -176,8 +172,12 @@ fn same_kind(sent: EventKind, seen: OutputKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::testing::{ZERO, answered, exact, ledger};
+    use crate::audit::testing::{ZERO, answered, exact};
     use crate::metrics::testing::row;
+
+    fn truth(requests: Vec<TruthRequest>) -> Truth {
+        Truth { requests, output_bytes: 0, is_complete: true }
+    }
 
     fn client<'a>(id: &str, row: &'a RequestRow, stamps: &[i64]) -> ClientRequest<'a> {
         ClientRequest { id: id.to_owned(), row, chunks: stamps.iter().map(|at| exact(*at)).collect() }
@@ -185,15 +185,15 @@ mod tests {
 
     #[test]
     fn requests_meet_by_id_and_chunks_by_their_order() {
-        let ledger =
-            ledger(vec![answered(Some("r-1"), 5, &[1_000, 2_000]), answered(Some("r-0"), 6, &[3_000])]);
+        let truth =
+            truth(vec![answered(Some("r-1"), 5, &[1_000, 2_000]), answered(Some("r-0"), 6, &[3_000])]);
         let (first, second) = (row(0), row(1));
-        let pairing =
-            pair(&[client("r-0", &first, &[3_500]), client("r-1", &second, &[1_500, 2_500])], &ledger, ZERO);
+        let requests = [client("r-0", &first, &[3_500]), client("r-1", &second, &[1_500, 2_500])];
+        let pairing = pair(&requests, &truth, ZERO);
         assert_eq!(pairing.mismatches, Mismatches::default());
         assert_eq!((pairing.requests.len(), pairing.chunks()), (2, 3));
         let late = |r: usize, c: usize| {
-            let chunk = pairing.requests[r].chunks[c];
+            let chunk = pairing.requests[r].chunks().nth(c).unwrap();
             chunk.seen.kernel.unwrap().0 - chunk.sent.before.0
         };
         // Every stamp above is 500 ns after its own event, whatever the role chunk in between.
@@ -203,10 +203,7 @@ mod tests {
 
     #[test]
     fn what_only_one_side_knows_is_counted() {
-        let mut models = answered(None, 1, &[]);
-        models.arrived.service = Service::Models;
-        let ledger = ledger(vec![
-            models,
+        let truth = truth(vec![
             answered(None, 2, &[1_000]),
             answered(Some("other-0"), 3, &[1_000]),
             answered(Some("r-0"), 4, &[1_000]),
@@ -215,7 +212,7 @@ mod tests {
         unsent.send_start = None;
         let requests =
             [client("r-0", &known, &[1_500]), client("r-1", &unknown, &[1_500]), client("r-2", &unsent, &[])];
-        let pairing = pair(&requests, &ledger, ZERO);
+        let pairing = pair(&requests, &truth, ZERO);
         let expected = Mismatches { unknown_requests: 1, unclaimed_requests: 2, ..Mismatches::default() };
         assert_eq!((pairing.mismatches, pairing.requests.len()), (expected, 1));
     }
@@ -223,9 +220,10 @@ mod tests {
     #[test]
     fn an_id_that_stands_twice_is_not_guessed_at() {
         let rows = [row(0), row(1), row(2)];
-        let once = ledger(vec![answered(Some("r-0"), 1, &[1_000])]);
-        let twice = ledger(vec![answered(Some("r-0"), 1, &[1_000]), answered(Some("r-0"), 2, &[9_000])]);
-        let alone = pair(&[client("r-0", &rows[0], &[1_500])], &twice, ZERO);
+        let once = truth(vec![answered(Some("r-0"), 1, &[1_000])]);
+        let twice = truth(vec![answered(Some("r-0"), 1, &[1_000]), answered(Some("r-0"), 2, &[9_000])]);
+        let one = [client("r-0", &rows[0], &[1_500])];
+        let alone = pair(&one, &twice, ZERO);
         let expected = Mismatches { ambiguous_requests: 1, ..Mismatches::default() };
         assert_eq!((alone.mismatches, alone.requests.len()), (expected, 0));
         let both = [client("r-0", &rows[0], &[1_500]), client("r-0", &rows[1], &[1_500])];
@@ -235,28 +233,31 @@ mod tests {
 
     #[test]
     fn a_chunk_too_few_or_too_many_leaves_the_whole_request_unpaired() {
-        let ledger = ledger(vec![answered(Some("r-0"), 1, &[1_000, 2_000])]);
+        let truth = truth(vec![answered(Some("r-0"), 1, &[1_000, 2_000])]);
         let ok = row(0);
         for stamps in [&[1_500][..], &[1_500, 2_500, 3_500], &[]] {
-            let pairing = pair(&[client("r-0", &ok, stamps)], &ledger, ZERO);
+            let requests = [client("r-0", &ok, stamps)];
+            let pairing = pair(&requests, &truth, ZERO);
             let expected = Mismatches { differing_requests: 1, ..Mismatches::default() };
             assert_eq!((pairing.mismatches, pairing.chunks()), (expected, 0), "{stamps:?}");
         }
         let mut reasoning = client("r-0", &ok, &[1_500, 2_500]);
         reasoning.chunks[1].kind = OutputKind::Reasoning;
-        assert_eq!(pair(&[reasoning], &ledger, ZERO).mismatches.differing_requests, 1);
+        assert_eq!(pair(&[reasoning.clone()], &truth, ZERO).mismatches.differing_requests, 1);
     }
 
     #[test]
     fn a_request_that_was_cut_has_the_beginning_of_what_was_sent() {
-        let ledger = ledger(vec![answered(Some("r-0"), 1, &[1_000, 2_000, 3_000])]);
+        let truth = truth(vec![answered(Some("r-0"), 1, &[1_000, 2_000, 3_000])]);
         let mut cut = row(0);
         cut.outcome = Outcome::Incomplete;
-        let pairing = pair(&[client("r-0", &cut, &[1_500])], &ledger, ZERO);
+        let requests = [client("r-0", &cut, &[1_500])];
+        let pairing = pair(&requests, &truth, ZERO);
         let expected = Mismatches { unread_events: 2, ..Mismatches::default() };
         assert_eq!((pairing.mismatches, pairing.chunks()), (expected, 1));
         // More than was sent is no cut.
-        let pairing = pair(&[client("r-0", &cut, &[1_500, 2_500, 3_500, 4_500])], &ledger, ZERO);
+        let requests = [client("r-0", &cut, &[1_500, 2_500, 3_500, 4_500])];
+        let pairing = pair(&requests, &truth, ZERO);
         assert_eq!(pairing.mismatches.differing_requests, 1);
     }
 }

@@ -4,10 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::audit::pair::SeenChunk;
+use crate::audit::truth::{Sent, TruthRequest};
 use crate::record::OutputKind;
-use crate::sim::ledger::read::{Connection, Request};
 use crate::sim::ledger::{
-    ConnectionOpened, EventKind, EventSent, Header, Ledger, RequestArrived, Service, VERSION,
+    Book, ConnectionOpened, EventKind, EventSent, Header, LedgerWriter, Record, RequestArrived, Service,
+    VERSION,
 };
 use crate::units::Nanos;
 
@@ -16,42 +17,50 @@ pub(crate) const ZERO: Nanos = Nanos(7_000_000_000);
 /// How long every send call of these ledgers takes.
 pub(crate) const CALL: i64 = 3_000;
 
-/// A ledger with these requests on one connection.
-pub(crate) fn ledger(requests: Vec<Request>) -> Ledger {
-    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
-    let opened = ConnectionOpened { number: 0, at: ZERO, peer };
-    Ledger {
-        header: Header { version: VERSION, seed: 0, pid: 1, monotonic: ZERO, realtime: Nanos(1) },
-        connections: vec![Connection { opened, closed: None }],
-        requests,
-        totals: None,
-        cut_bytes: 0,
-    }
+/// A completion that arrived at `arrival` and was answered with content sent at these instants and a terminal right
+/// after the last, all after the client's zero.
+pub(crate) fn answered(id: Option<&str>, arrival: i64, content_at: &[i64]) -> TruthRequest {
+    let outputs: Vec<Sent> = content_at.iter().map(|at| sent(EventKind::Content, *at)).collect();
+    let terminal = content_at.last().map(|at| sent(EventKind::Done, at + CALL));
+    TruthRequest { id: id.map(str::to_owned), arrival: on_monotonic(arrival), outputs, terminal }
 }
 
-/// A completion that arrived at `arrival` and was answered with a role chunk and content sent at these instants, all
-/// after the client's zero.
-pub(crate) fn answered(id: Option<&str>, arrival: i64, content_at: &[i64]) -> Request {
-    let arrived = RequestArrived {
-        number: 0,
-        connection: 0,
-        connection_use: 0,
-        arrival: on_monotonic(arrival),
-        service: Service::Chat,
-        status: 200,
-        stream: true,
-        prompt_bytes: 1,
-        prompt_tokens: 1,
-        reasoning_tokens: 0,
-        content_tokens: content_at.len() as u64,
-        request_id: id.map(str::to_owned),
-        model: "sim".to_owned(),
-    };
-    let role_at = content_at.first().copied().unwrap_or(arrival) - 2 * CALL;
+/// A ledger as the simulator writes it: a question for the models, and one completion with a role chunk, content sent at
+/// these instants, and the terminal; with its last record or without.
+pub(crate) fn ledger_bytes(id: Option<&str>, content_at: &[i64], ended: bool) -> Vec<u8> {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("ledger");
+    let header = Header { version: VERSION, seed: 0, pid: 1, monotonic: ZERO, realtime: Nanos(1) };
+    let mut book = Book::new(Some(LedgerWriter::create(&path, &header).unwrap()));
+    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
+    book.enter(&Record::ConnectionOpened(ConnectionOpened { number: 0, at: ZERO, peer }));
+    book.enter(&Record::RequestArrived(arrived(0, Service::Models, None)));
+    book.enter(&Record::RequestArrived(arrived(1, Service::Chat, id)));
+    let role_at = content_at[0] - CALL;
+    let done_at = content_at[content_at.len() - 1] + CALL;
     let contents = content_at.iter().map(|at| (EventKind::Content, *at));
     let events = std::iter::once((EventKind::Role, role_at)).chain(contents);
-    let events = (0..).zip(events).map(|(index, (kind, at))| event(index, kind, at)).collect();
-    Request { arrived, head: None, events, ended: None }
+    for (index, (kind, at)) in (0..).zip(events.chain([(EventKind::Done, done_at)])) {
+        let Sent { before, after, .. } = sent(kind, at);
+        let tokens = u32::from(kind.is_output());
+        book.event(&EventSent {
+            request: 1,
+            index,
+            kind,
+            tokens,
+            planned: before,
+            before,
+            after,
+            bytes: 200,
+        });
+    }
+    book.finish().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    if !ended {
+        // The last record is three totals behind its tag and its length.
+        bytes.truncate(bytes.len() - (3 + 3 * 8));
+    }
+    bytes
 }
 
 /// A content chunk that ended its read: stamped by the kernel at `kernel`, read 8 µs later.
@@ -70,17 +79,26 @@ pub(crate) fn hidden(not_before: i64, kernel: i64) -> SeenChunk {
     SeenChunk { not_before: Nanos(not_before), ends_read: false, ..exact(kernel) }
 }
 
-fn event(index: u32, kind: EventKind, at: i64) -> EventSent {
-    EventSent {
-        request: 0,
-        index,
-        kind,
-        tokens: u32::from(kind.is_output()),
-        planned: on_monotonic(at),
-        before: on_monotonic(at),
-        after: on_monotonic(at + CALL),
-        bytes: 200,
+fn arrived(number: u64, service: Service, id: Option<&str>) -> RequestArrived {
+    RequestArrived {
+        number,
+        connection: 0,
+        connection_use: 0,
+        arrival: ZERO,
+        service,
+        status: 200,
+        stream: true,
+        prompt_bytes: 1,
+        prompt_tokens: 1,
+        reasoning_tokens: 0,
+        content_tokens: 2,
+        request_id: id.map(str::to_owned),
+        model: "sim".to_owned(),
     }
+}
+
+fn sent(kind: EventKind, at: i64) -> Sent {
+    Sent { kind, before: on_monotonic(at), after: on_monotonic(at + CALL) }
 }
 
 fn on_monotonic(at: i64) -> Nanos {

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use crate::exit::Exit;
 
+pub mod calibrate;
 pub mod inspect;
 pub mod report;
 pub mod run;

@@ -87,6 +87,8 @@ pub struct WorkerHealth {
     pub waited: Ticks,
     /// How late the worker was back from each wait for a due instant that ended with it; empty in a closed loop.
     pub timer_lateness: Lateness,
+    /// Processor time of its thread between these two.
+    pub cpu: Nanos,
     /// Requests that did not fit into the ring.
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.

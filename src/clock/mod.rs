@@ -43,6 +43,12 @@ impl Clock {
         anchor::read_monotonic()
     }
 
+    /// Processor time of the calling thread so far, in user space and in the kernel.
+    #[must_use]
+    pub fn thread_cpu(&self) -> Nanos {
+        anchor::read_thread_cpu()
+    }
+
     /// Reads counter and kernel clocks as close together as the machine allows.
     #[must_use]
     pub fn anchor(&self) -> Anchor {
@@ -110,6 +116,18 @@ mod tests {
         let second = rate.nanos(rate.ticks(Nanos::from_secs(1)));
         assert!((second.0 - Nanos::PER_SECOND).abs() < 10, "{second:?}");
         assert_eq!(rate.ticks(Nanos(-5)), Ticks(0));
+    }
+
+    #[test]
+    fn the_processor_time_of_a_thread_is_its_own() {
+        let clock = Clock::new();
+        let before = clock.thread_cpu();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let asleep = clock.thread_cpu();
+        assert!((asleep.0 - before.0) < 10_000_000, "sleeping takes no processor time");
+        let until = clock.monotonic().0 + 20_000_000;
+        while clock.monotonic().0 < until {}
+        assert!(clock.thread_cpu() > asleep);
     }
 
     #[test]

@@ -379,10 +379,10 @@ fn stamps() -> impl TypedValueParser<Value = Stamps> {
     choice(&[("kernel", Stamps::Kernel), ("user", Stamps::User)])
 }
 
-fn progress() -> impl TypedValueParser<Value = ProgressMode> {
+pub(super) fn progress() -> impl TypedValueParser<Value = ProgressMode> {
     choice(&[("auto", ProgressMode::Auto), ("plain", ProgressMode::Plain), ("none", ProgressMode::None)])
 }
 
-fn output_format() -> impl TypedValueParser<Value = OutputFormat> {
+pub(super) fn output_format() -> impl TypedValueParser<Value = OutputFormat> {
     choice(&[("text", OutputFormat::Text), ("json", OutputFormat::Json)])
 }

@@ -2,6 +2,7 @@
 //! ([`resolve`]), or one sentence that says why not ([`usage`]).
 
 pub mod args;
+pub mod calibrate_args;
 mod credentials;
 pub mod defaults;
 pub mod endpoint;

@@ -2,7 +2,7 @@
 //!
 //! These types are the contract: serialized forms stand apart from the types the program computes with, keys keep their
 //! order, and what is missing is `null` or absent, never 0. Numbers are finite. Blocks of later versions (objectives,
-//! server metrics, calibration) are absent, not empty. [`RunDocument::of`] only translates;
+//! server metrics) are absent, not empty. [`RunDocument::of`] only translates;
 //! formulas are in `metrics`, the verdict in [`crate::report::validity`], the warnings in [`crate::report::warnings`].
 
 pub mod body_spec;
@@ -47,7 +47,7 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
-///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
+///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `instrument.calibration`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
 ///   prompt tokens but those of lines is that of whole prompts; `span`, `instrument.clock.compared_over_s`,
 ///   `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines, `sent_wire_ns`, `rtt_us`,
@@ -347,7 +347,7 @@ impl WarningDoc {
 }
 
 /// The name and the major version.
-fn family(schema: &str) -> Option<&str> {
+pub(in crate::report) fn family(schema: &str) -> Option<&str> {
     schema.rsplit_once('.').map(|(family, _)| family)
 }
 
@@ -357,7 +357,7 @@ pub(super) fn after(zero: UnixNanos, at_ns: i64) -> UnixNanos {
 }
 
 /// A number as JSON has it: `None` for what is not finite.
-fn finite(value: f64) -> Option<f64> {
+pub(in crate::report) fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 

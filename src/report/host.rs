@@ -1,11 +1,13 @@
 //! Where a run was measured and by what: read from the kernel's own files and from what the compiler was told.
 //!
 //! A file that is missing or unreadable gives `None`: a container may hide any of them. Nothing here is measured, and
-//! nothing names the user or the machine.
+//! nothing names the user or the machine: its name enters only a hash that tells machines apart.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 /// The program that measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,25 @@ impl Host {
                 .map(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor")),
         }
     }
+}
+
+/// Digits of a hash that tells machines apart: 64 bits, far beyond the machines that share a home directory.
+const MARK_DIGITS: usize = 16;
+
+/// What tells this machine, as it is set up now, from others: hexadecimal digits of a hash over its name, its processor,
+/// the number of its cores and its kernel. Whoever does not know these cannot read them from it.
+#[must_use]
+pub fn mark() -> String {
+    mark_below(Path::new("/"))
+}
+
+fn mark_below(root: &Path) -> String {
+    let Host { cpu, cores, kernel, .. } = Host::read_below(root);
+    let name = read_text(&root.join("proc/sys/kernel/hostname"));
+    let facts = [name, cpu, cores.map(|cores| cores.to_string()), kernel].map(Option::unwrap_or_default);
+    let hash = Sha256::digest(facts.join("\0").as_bytes());
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.chars().take(MARK_DIGITS).collect()
 }
 
 fn governor(root: &Path, cores: u32) -> Option<String> {
@@ -166,6 +187,24 @@ mod tests {
             ("proc/sys/kernel/osrelease", "\n"),
         ]);
         assert_eq!(Host::read_below(root.path()), Host::default());
+    }
+
+    #[test]
+    fn machines_are_told_apart_and_not_named() {
+        let with = |name: &str, kernel: &str| {
+            let root = tree(&[
+                ("proc/cpuinfo", "model name\t: Fast CPU\n"),
+                ("proc/sys/kernel/hostname", name),
+                ("proc/sys/kernel/osrelease", kernel),
+            ]);
+            mark_below(root.path())
+        };
+        let mark = with("alpha\n", "6.1.0\n");
+        assert_eq!(mark.len(), MARK_DIGITS);
+        assert!(mark.bytes().all(|b| b.is_ascii_hexdigit()) && !mark.contains("alpha"));
+        assert_eq!(mark, with("alpha", "6.1.0"));
+        assert_ne!(mark, with("beta", "6.1.0"));
+        assert_ne!(mark, with("alpha", "6.2.0"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod again;
 pub mod anvil;
+pub mod calibration;
 pub mod csv;
 pub mod document;
 pub mod events;

@@ -178,7 +178,7 @@ fn result(page: &mut Page, document: &RunDocument) {
     }
 }
 
-fn verdict_ink(verdict: &str) -> Ink {
+pub(in crate::report) fn verdict_ink(verdict: &str) -> Ink {
     match verdict {
         "valid" => Ink::Good,
         "suspect" => Ink::Doubtful,
@@ -350,6 +350,9 @@ fn instrument(page: &mut Page, document: &RunDocument) {
     page.heading("Instrument");
     for line in wrap_pieces(&pieces, WIDTH - MARGIN - INDENT, page.style) {
         page.line(&format!("{}{line}", " ".repeat(INDENT)));
+    }
+    if let Some(calibration) = &facts.calibration {
+        page.entry(&" ".repeat(INDENT), INDENT, &calibration.sentence());
     }
     for reason in &facts.reasons {
         let mark = page.style.paint(verdict_ink(&facts.verdict), "!");

@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::aggregate::schedule::LATE;
 use crate::aggregate::summary::{Spread, Summary};
+use crate::report::calibration::lookup::CalibrationNote;
 use crate::report::document::instrument::InstrumentDoc;
 use crate::units::{Bytes, Nanos, PerSecond, display};
 
@@ -86,6 +87,8 @@ pub struct InstrumentFacts {
     pub prewarm: Option<PrewarmFacts>,
     /// The clock.
     pub clock: ClockFacts,
+    /// What the calibration of this machine says; `None` where there is none.
+    pub calibration: Option<CalibrationNote>,
 }
 
 /// Connections made before the window.

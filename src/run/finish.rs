@@ -16,11 +16,12 @@ use crate::plan::Plan;
 use crate::record::RunId;
 use crate::report::anvil::encode::to_string;
 use crate::report::anvil::{self, Artifact};
+use crate::report::calibration::lookup::{self, CalibrationNote};
 use crate::report::document::provenance::TargetDoc;
 use crate::report::document::spec::SpecDoc;
 use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use crate::report::files::{FilesError, PartFile, RunFile};
-use crate::report::host::{Host, Tool};
+use crate::report::host::{self, Host, Tool};
 use crate::report::recorder::RunRecorder;
 use crate::report::terminal::layout::Style;
 use crate::report::terminal::{self, FilesNote};
@@ -47,12 +48,15 @@ pub(super) struct Finish {
     pub(super) document: RunDocument,
     /// The reference artifact, for its second place; `None` where none can be made.
     pub(super) artifact: Option<String>,
+    /// Processor time of the workers' threads.
+    pub(super) worker_cpu: Nanos,
 }
 
 /// Computes and writes every document.
 pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let Inputs { spec, target, plan, run_id, measured, dir } = inputs;
     let mut instrument = instrument(spec, &measured);
+    let worker_cpu = Nanos(measured.health.iter().flatten().map(|h| h.cpu.0).sum());
     let Measured { collected, began, ended, interrupted, .. } = measured;
     let (rows, timeline) = (collected.rows, collected.timeline);
     let unwritten = |e: std::io::Error| {
@@ -104,7 +108,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     recorded.finish(&files).map_err(RunError::Results)?;
     let verdict = validity::judge(&document.instrument, document.counts.dropped_stamps, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
-    Ok(Finish { exit, document, artifact })
+    Ok(Finish { exit, document, artifact, worker_cpu })
 }
 
 /// Writes the artifact to its second place.
@@ -191,7 +195,14 @@ fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFac
         cpu_time: None,
         prewarm: prewarm(measured),
         clock: clock(timeline),
+        calibration: calibration(spec.load.concurrency),
     }
+}
+
+/// What this machine's latest calibration says about as many streams.
+fn calibration(streams: u32) -> Option<CalibrationNote> {
+    let path = lookup::place(&host::mark(), &|name| std::env::var_os(name))?;
+    lookup::find(&path, &Host::read(), u64::from(streams))
 }
 
 /// The connections made before the window, of all workers together; `None` where no worker made any.

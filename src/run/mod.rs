@@ -1,5 +1,6 @@
 //! The composition root of `hammerscale run`: the whole pipeline, top to bottom.
 
+pub mod calibrate;
 pub mod cores;
 pub mod error;
 pub mod feeder;
@@ -47,6 +48,49 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     if spec.dry_run {
         return dry_run(&spec);
     }
+    let mut control = Control::new()?;
+    let Carried { spec, target, dir, finish, beside } = carry_out(spec, &mut control)?;
+    finish::show(&spec, &finish.document, &dir)?;
+    if let (Some(file), Some(artifact)) = (beside, finish.artifact) {
+        finish::write_beside(file, &artifact)?;
+    }
+    if let Some(reason) = &target.resolved.unreachable {
+        // Nothing was sent, so no request can tell why.
+        let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
+    }
+    Ok(finish.exit)
+}
+
+/// The control plane: what waits for workers and signals.
+struct Control {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+}
+
+impl Control {
+    fn new() -> Result<Self, RunError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
+        let signals = runtime
+            .block_on(async { Signals::catch() })
+            .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
+        Ok(Self { runtime, signals })
+    }
+}
+
+/// A run that was measured and written down.
+struct Carried {
+    spec: RunSpec,
+    target: Target,
+    dir: PathBuf,
+    finish: Finish,
+    /// The second place of the artifact.
+    beside: Option<PartFile>,
+}
+
+/// Carries a run out and writes its files.
+fn carry_out(spec: RunSpec, control: &mut Control) -> Result<Carried, RunError> {
     check_descriptors(&spec)?;
     let cores = Cores::divide(&spec)?;
     if !cores.control.is_empty() {
@@ -62,13 +106,8 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     Plan::new(&spec, &describe::unasked(&spec))?;
     target::check_sources(&spec.connection.source_ips)?;
     check_outputs(&spec.output, &dir_path)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|source| RunError::System { what: "cannot make the control plane", source })?;
-    let mut signals = runtime
-        .block_on(async { Signals::catch() })
-        .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
-    let (spec, target) = runtime.block_on(ask_target(spec, cores.control.clone(), &mut signals))?;
+    let Control { runtime, signals } = control;
+    let (spec, target) = runtime.block_on(ask_target(spec, cores.control.clone(), signals))?;
     let plan = Arc::new(Plan::new(&spec, &target.resolved)?);
     let template = template(&spec)?;
     // After everything that can be refused, so that a refusal leaves no directory behind.
@@ -92,11 +131,11 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
             kernel_stamps: keeper.is_some(),
             sink,
         }
-        .carry_out(&mut signals)
+        .carry_out(signals)
         .await
     })?;
     drop(keeper);
-    let Finish { exit, document, artifact } = finish::finish(finish::Inputs {
+    let finish = finish::finish(finish::Inputs {
         spec: &spec,
         target: &target,
         plan: &plan,
@@ -104,15 +143,7 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
         measured,
         dir: &dir_path,
     })?;
-    finish::show(&spec, &document, &dir_path)?;
-    if let (Some(file), Some(artifact)) = (beside, artifact) {
-        finish::write_beside(file, &artifact)?;
-    }
-    if let Some(reason) = &target.resolved.unreachable {
-        // Nothing was sent, so no request can tell why.
-        let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
-    }
-    Ok(exit)
+    Ok(Carried { spec, target, dir: dir_path, finish, beside })
 }
 
 /// Looks at the target; a signal meanwhile ends the process, because there is nothing to write yet.

@@ -11,13 +11,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use hammerscale::audit::Budget;
+
 use crate::product::{Guarded, run_to_its_end};
-use crate::say;
+use crate::{Load, say};
 
 /// The server is one Python thread, good to about 10,000 writes a second: 200 streams × 20 content chunks a second are
 /// 4,000.
-const STREAMS: u64 = 200;
-const EVENTS: u64 = 60;
+const STREAMS: usize = 200;
+const EVENTS: usize = 60;
 const GAP_MS: u64 = 50;
 const FIRST_MS: u64 = 100;
 /// Streams begin this far apart, so that their chunks spread evenly over a gap.
@@ -29,9 +31,18 @@ const STEP_MS: f64 = 0.25;
 /// axis, or one of a wrong event, is off by milliseconds; noise of the machine moves tails, not medians.
 const MEDIAN_US: f64 = 5.0;
 
+/// How far apart the client's median errors against the two witnesses may be: the simulator's ledger counts the send
+/// call as error, 1 to 2 µs of it, and the replay server's log does not.
+const WITNESSES_US: f64 = 3.0;
+
+/// The same load for the simulator.
+pub(crate) const LOAD: Load =
+    Load { streams: STREAMS, events: EVENTS, first: "uniform:100ms,150ms", gap: "50ms" };
+
 /// # Panics
-/// When the product's stamps are not what the server logged.
-pub(crate) fn judge() {
+/// When the product's stamps are not what the server logged, or its error is another one than `budget` says, which is
+/// that against the simulator's ledger at the same load.
+pub(crate) fn judge(budget: &Budget) {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name);
     let server = Server::start(scratch.path());
@@ -61,6 +72,15 @@ pub(crate) fn judge() {
         let median = score[key]["p50"].as_f64().unwrap();
         assert!(median <= MEDIAN_US, "{key}: median error {median} µs, promised {MEDIAN_US} µs");
     }
+    for (key, simulated) in [
+        ("first_output_abs_us", &budget.first_output),
+        ("terminal_abs_us", &budget.end),
+        ("gap_us", &budget.gaps.error),
+    ] {
+        let (theirs, ours) = (score[key]["p50"].as_f64().unwrap(), simulated.magnitude.median_us().unwrap());
+        let apart = (theirs - ours).abs();
+        assert!(apart <= WITNESSES_US, "{key}: {theirs} µs by the replay server, {ours} µs by the simulator");
+    }
 }
 
 /// A running replay server.
@@ -75,7 +95,7 @@ struct Server {
 impl Server {
     fn start(scratch: &Path) -> Self {
         let (config, ledger) = (scratch.join("server.json"), scratch.join("ledger.jsonl"));
-        let end_ms = FIRST_MS + EVENTS * GAP_MS;
+        let end_ms = FIRST_MS + EVENTS as u64 * GAP_MS;
         let script = json!([
             ["role", FIRST_MS / 2],
             ["content", FIRST_MS, EVENTS, GAP_MS, 1],

@@ -21,7 +21,7 @@ pub(crate) fn judge(pairing: &Pairing<'_>) {
         let left = row.sent_wire.expect("a request without a stamp of leaving the host").0;
         from_start.push(Nanos(left - row.send_start.unwrap().0));
         to_end.push(Nanos(row.send_end.unwrap().0 - left));
-        to_arrival.push(Nanos(request.truth.arrived.arrival.0 - pairing.zero.0 - left));
+        to_arrival.push(Nanos(request.truth.arrival.0 - pairing.zero.0 - left));
     }
     let earliest = |spans: &[Nanos]| spans.iter().min().unwrap().as_micros_f64();
     for (what, spans) in [

@@ -14,6 +14,8 @@ use hammerscale::metrics::row::{
 use hammerscale::record::{
     Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, TransportFacts, Usage,
 };
+use hammerscale::report::calibration::BiasDoc;
+use hammerscale::report::calibration::lookup::{CalibrationNote, NoteError};
 use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
@@ -225,6 +227,16 @@ pub(crate) fn wide() -> Run {
         "https://gateway.a-very-long-name-of-a-company.example.com:8443/team/v1".to_owned();
     run.spec.target.path = "/team/v1/chat/completions?api-version=2024-10-21&api-key=SECRET-0".to_owned();
     run.instrument.ring_drops = 3;
+    let bias = |mean, p50, p99| BiasDoc { mean: Some(mean), p50: Some(p50), p99: Some(p99) };
+    run.instrument.calibration = Some(CalibrationNote {
+        path: "/home/of/somebody/.local/share/hammerscale/calibration-0123456789abcdef.json".to_owned(),
+        date: "2026-11-30T08:15:00Z".to_owned(),
+        streams: 10_000,
+        kernel_us: NoteError { p50: Some(1.912), p99: Some(4.625) },
+        user_us: NoteError { p50: Some(7.903), p99: Some(1_021.4) },
+        ttft_bias_us: bias(2.125, 1.75, 5.5),
+        gap_bias_us: bias(-0.0625, 0.0, 2.25),
+    });
     let mut failed = run.rows[0].clone();
     (failed.request_index, failed.outcome) = (1, Outcome::ServerErrorInStream);
     failed.error = Some(ErrorDetail {

@@ -64,6 +64,9 @@ fn another(document: &Value, leaf: &str) -> Value {
             json!({"start_ns": 1, "end_ns": 2, "span_s": 1.0, "held_share": null, "rates": {}}),
             json!({"count": 1, "mean": null, "p50": null, "p99": null, "p99_9": null, "max": null}),
             json!({"start_ns": 1, "end_ns": 2, "warmup_s": null, "measured_s": 1.0, "drain_s": null, "steady_state": null}),
+            json!({"path": "x", "date": "y", "streams": 1, "kernel_us": {"p50": 1.5, "p99": null},
+                "user_us": {"p50": null, "p99": null}, "ttft_bias_us": {"mean": null, "p50": null, "p99": null},
+                "gap_bias_us": {"mean": null, "p50": null, "p99": null}}),
             json!({"k": "v"}),
         ],
         // Of an empty list or map it is not known what it holds.

@@ -33,7 +33,7 @@ use crate::client::trust::Trust;
 use crate::clock::{Clock, Rate};
 use crate::record::{Outcome, Outlet};
 use crate::schedule::Supply;
-use crate::units::Ticks;
+use crate::units::{Nanos, Ticks};
 
 /// Events taken from the kernel at once: enough to see a whole burst, small enough to stay in the first-level cache.
 const EVENTS_PER_TURN: usize = 512;
@@ -151,6 +151,7 @@ impl Worker {
     pub(crate) fn run(mut self) -> WorkerHealth {
         let now = self.clock.ticks();
         (self.now, self.health.started, self.health.waited) = (now, now, Ticks(0));
+        let cpu = self.clock.thread_cpu();
         self.free.extend((0..self.slots.len()).map(|slot| (slot, now)));
         if let Some(schedule) = &mut self.schedule {
             schedule.begin(&self.clock, self.health.pinned_core.is_some());
@@ -161,6 +162,7 @@ impl Worker {
             self.turn(&mut events, timeout);
         }
         self.health.ended = self.clock.ticks();
+        self.health.cpu = Nanos(self.clock.thread_cpu().0.saturating_sub(cpu.0));
         self.health.lost_records = self.outlet.lost_records();
         self.health.lost_chunks = self.outlet.lost_chunks();
         self.health

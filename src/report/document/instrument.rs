@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{finite, share};
 use crate::aggregate::summary::{Spread, StampFacts, Summary};
 use crate::metrics::row::StampSource;
+use crate::report::calibration::lookup::CalibrationNote;
 use crate::report::validity::{self, ClockFacts, InstrumentFacts, PrewarmFacts};
 use crate::units::Nanos;
 
@@ -61,6 +62,9 @@ pub struct InstrumentDoc {
     pub cpu_time_s: Option<f64>,
     /// The clock.
     pub clock: ClockDoc,
+    /// How large this machine's error was when it was calibrated; `null` where it was not.
+    #[serde(default)]
+    pub calibration: Option<CalibrationNote>,
 }
 
 /// Connections made before the window.
@@ -142,6 +146,7 @@ impl InstrumentDoc {
             peak_rss_bytes: facts.peak_rss.map(|bytes| bytes.0),
             cpu_time_s: facts.cpu_time.map(Nanos::as_secs_f64),
             clock: ClockDoc::of(&facts.clock),
+            calibration: facts.calibration.clone(),
         };
         doc.take_stamps(stamps, facts.kernel_stamps);
         doc

@@ -88,7 +88,7 @@ pub struct PlanDoc {
 }
 
 impl ToolDoc {
-    pub(super) fn of(tool: &Tool) -> Self {
+    pub(in crate::report) fn of(tool: &Tool) -> Self {
         Self {
             name: tool.name.to_owned(),
             version: tool.version.to_owned(),
@@ -100,7 +100,7 @@ impl ToolDoc {
 }
 
 impl HostDoc {
-    pub(super) fn of(host: &Host) -> Self {
+    pub(in crate::report) fn of(host: &Host) -> Self {
         let Host { cpu, cores, kernel, governor, clocksource, virtualised } = host.clone();
         Self { cpu, cores, kernel, governor, clocksource, virtualised }
     }

@@ -19,7 +19,7 @@ pub struct Style {
 
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(in crate::report) enum Ink {
     /// A heading.
     Strong,
     /// Less important than the rest.
@@ -47,7 +47,7 @@ impl Style {
     }
 
     /// The text in this ink.
-    pub(super) fn paint(self, ink: Ink, text: &str) -> String {
+    pub(in crate::report) fn paint(self, ink: Ink, text: &str) -> String {
         // Select graphic rendition, ECMA-48 section 8.3.117: bold, faint, green, yellow, red.
         let code = match ink {
             Ink::Strong => "1",
@@ -97,7 +97,7 @@ pub(in crate::report) fn right(text: &str, columns: usize) -> String {
 
 /// Breaks text at spaces into lines of at most `columns`. A longer word has a line of its own: a path or an address
 /// stays whole, so that it can be copied.
-pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(in crate::report) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
