@@ -2,8 +2,9 @@
 //!
 //! A worker holds one request of the schedule at a time and waits for its due: asleep at first, then, where the core is
 //! its own, awake, with a look at the sockets in every turn, so that reading never waits for pacing. Connections are a
-//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. What
-//! all of this costs is in the request's send start, never in its due.
+//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. While
+//! it is awake a worker has all but the sending done before the due. What all of this costs is in the request's send
+//! start, never in its due.
 
 use std::os::fd::AsFd;
 
@@ -15,7 +16,7 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::dispatch::Pending;
 use super::{EVENTS_PER_TURN, STARTS_PER_TURN, Worker};
-use crate::client::connection::State;
+use crate::client::connection::{Connection, State};
 use crate::client::setup::{OpenLoop, Reuse};
 use crate::clock::{Clock, Forecast, Rate};
 use crate::record::Anomalies;
@@ -38,6 +39,10 @@ struct Upcoming {
     due: Nanos,
     /// The same by the counter, as far as is known.
     ticks: Ticks,
+    /// The place on whose connection it is ready to be written.
+    staged: Option<usize>,
+    /// Whether that was tried.
+    is_tried: bool,
 }
 
 /// A worker's part of a schedule, and its pool.
@@ -105,11 +110,6 @@ impl Schedule {
         self.next.is_some()
     }
 
-    /// Forgets the request that is not due yet: it was never begun.
-    pub(super) fn forget_next(&mut self) {
-        self.next = None;
-    }
-
     /// A place's request has ended.
     pub(super) fn release(&mut self, place: usize) {
         self.released.push(place);
@@ -121,15 +121,25 @@ impl Schedule {
         }
         let due = request.due.unwrap_or_default();
         let due = Nanos(self.start.0.saturating_add(due.0));
-        self.next = Some(Upcoming { request, due, ticks: self.forecast.ticks_at(due) });
+        let ticks = self.forecast.ticks_at(due);
+        self.next = Some(Upcoming { request, due, ticks, staged: None, is_tried: false });
     }
 
     /// The request whose due has come.
-    fn come(&mut self, clock: &Clock) -> Option<(Prepared, Ticks)> {
+    fn come(&mut self, clock: &Clock) -> Option<Upcoming> {
         self.looked = clock.ticks();
         let next = self.next.take_if(|next| next.ticks <= self.looked)?;
         self.waits = false;
-        Some((next.request, next.ticks))
+        Some(next)
+    }
+
+    /// Whether the request is to be made ready: its due is so near that the worker stays awake until then.
+    fn is_to_stage(&mut self, rate: Rate) -> bool {
+        let (looked, spins) = (self.looked, self.spins);
+        let Some(next) = self.next.as_mut().filter(|next| !next.is_tried) else { return false };
+        let left = rate.nanos(Ticks(next.ticks.0.saturating_sub(looked.0)));
+        next.is_tried = wait(left, spins) == Wait::Spin;
+        next.is_tried
     }
 
     /// Prepares the wait for the next due, that was not there yet at the last look; whether the loop must not sleep.
@@ -189,27 +199,91 @@ impl Worker {
                     }
                 }
             }
-            let Some((request, due)) = schedule.come(&self.clock) else { return };
-            let (stale, noticed) =
-                (std::mem::take(&mut schedule.stale), std::mem::take(&mut schedule.noticed));
+            let Some(next) = schedule.come(&self.clock) else {
+                if schedule.is_to_stage(self.limits.rate) {
+                    self.stage();
+                }
+                return;
+            };
             self.open += 1;
             self.spun = None;
-            self.begin(Pending { request, due, stale, noticed });
+            match next.staged {
+                Some(place) => self.unleash(place),
+                None => self.begin(next),
+            }
+        }
+    }
+
+    /// Makes the next request ready on the connection that was used last. Where there is none that is idle, it is left
+    /// for the due: until then one may be.
+    fn stage(&mut self) {
+        let Some(place) = self.idle_place() else { return };
+        let number = self.number_of(place);
+        let (Some(schedule), Some(connection)) = (self.schedule.as_mut(), self.connections.get_mut(place))
+        else {
+            return;
+        };
+        let Some(next) = schedule.next.as_mut() else { return };
+        next.staged = Some(place);
+        let mut record = self.setup.record(number, &next.request, next.ticks);
+        (record.stale_connections, record.anomalies) =
+            (std::mem::take(&mut schedule.stale), std::mem::take(&mut schedule.noticed));
+        (record.connection_id, record.connection_use) = (connection.id, connection.uses);
+        connection.begin(next.request.bytes.clone(), record, schedule.looked);
+        connection.state = State::Staged;
+    }
+
+    /// The due of the request that is ready on this place has come.
+    fn unleash(&mut self, place: usize) {
+        self.serial += 1;
+        if let (Some(connection), Some(schedule)) = (self.connections.get_mut(place), &self.schedule) {
+            connection.unleash(self.serial, schedule.looked);
+        }
+        self.write(place);
+        self.arm(place);
+    }
+
+    /// Something came on the connection of the request that was ready: it will find another one.
+    pub(super) fn unstage(&mut self, place: usize) {
+        let record = self.connections.get_mut(place).and_then(Connection::unstage);
+        let Some(schedule) = self.schedule.as_mut() else { return };
+        schedule.release(place);
+        if let Some(next) = &mut schedule.next {
+            next.staged = None;
+        }
+        if let Some(record) = record {
+            schedule.stale += record.stale_connections;
+            schedule.noticed.merge(record.anomalies);
+        }
+    }
+
+    /// Forgets the request that is not due yet: it was never begun.
+    pub(super) fn forget_next(&mut self) {
+        let next = self.schedule.as_mut().and_then(|schedule| schedule.next.take());
+        if let Some(place) = next.and_then(|next| next.staged) {
+            self.unstage(place);
         }
     }
 
     /// Sends on the connection that was used last, or on a new one.
-    fn begin(&mut self, mut pending: Pending) {
-        if let Some(place) = self.idle_place(&mut pending) {
+    fn begin(&mut self, next: Upcoming) {
+        let place = self.idle_place();
+        let Some(schedule) = self.schedule.as_mut() else { return };
+        let pending = Pending {
+            request: next.request,
+            due: next.ticks,
+            stale: std::mem::take(&mut schedule.stale),
+            noticed: std::mem::take(&mut schedule.noticed),
+        };
+        if let Some(place) = place {
             return self.send_on(place, pending);
         }
-        let vacant = self.schedule.as_mut().and_then(|schedule| schedule.vacant.pop());
-        let place = vacant.unwrap_or_else(|| self.connections.add());
+        let place = schedule.vacant.pop().unwrap_or_else(|| self.connections.add());
         self.connect(place, pending);
     }
 
     /// The place of the idle connection that was used last and can carry a request.
-    fn idle_place(&mut self, pending: &mut Pending) -> Option<usize> {
+    fn idle_place(&mut self) -> Option<usize> {
         let schedule = self.schedule.as_mut()?;
         let is_watched = self.trust.probation_end(self.now, self.limits.probation).is_some();
         // What the server has closed, the last look at the sockets has shown, unless it was too short for all.
@@ -232,7 +306,7 @@ impl Worker {
                 found = Some(place);
                 break;
             }
-            pending.stale += u32::from(is_kept);
+            schedule.stale += u32::from(is_kept);
             connection.close();
             schedule.vacant.push(place);
         }
