@@ -314,3 +314,161 @@ impl Worker {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, OnceLock};
+
+    use bytes::Bytes;
+    use nix::sys::epoll::EpollTimeout;
+
+    use crate::client::route::Route;
+    use crate::client::setup::WorkerSetup;
+    use crate::client::stop::StopSignal;
+    use crate::record::{Inlet, Outcome, Phase, RequestRecord, rings};
+    use crate::schedule::Supply;
+    use crate::wire::dialect::Dialect;
+    use crate::wire::response::AnswerRule;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+    /// The second of three workers, with requests that are due so many milliseconds after the start.
+    fn worker(listener: &TcpListener, dues_ms: &[i64]) -> (Worker, Inlet) {
+        let setup = WorkerSetup {
+            worker: 1,
+            core: None,
+            open: Some(OpenLoop { start: Arc::new(OnceLock::new()), spin: true, workers: 3 }),
+            slots: 0,
+            first_slot: 0,
+            routes: [Route { source: None, address: listener.local_addr().unwrap() }].into(),
+            ports: None,
+            unresolved: None,
+            connection_numbers: Arc::new(AtomicU64::new(0)),
+            reuse: Reuse::Keep,
+            prewarm: false,
+            kernel_stamps: false,
+            answer_rule: AnswerRule { dialect: Dialect::Http, streamed: false, ..AnswerRule::default() },
+            timeout: Nanos::from_secs(10),
+            idle_timeout: Nanos::from_secs(10),
+            connect_timeout: Nanos::from_secs(10),
+        };
+        let supply = Supply::new(dues_ms.len());
+        for (index, due) in (0..).zip(dues_ms) {
+            let (due, bytes) = (Some(Nanos::from_millis(*due)), Bytes::from_static(REQUEST).into());
+            supply.push(Prepared { index, phase: Phase::Measured, due, bytes }).unwrap();
+        }
+        supply.close();
+        let clock = Clock::new();
+        let first = clock.anchor();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let rate = Rate::between(&first, &clock.anchor());
+        let (outlet, inlet) = rings();
+        let stop = Arc::new(StopSignal::new().unwrap());
+        let mut worker = Worker::new(setup, Arc::new(supply), stop, outlet, rate).unwrap();
+        worker.schedule.as_mut().unwrap().begin(&clock, true);
+        (worker, inlet)
+    }
+
+    /// Turns until the worker has written another record down; whoever listens answers on its first connection.
+    fn next_record(worker: &mut Worker, inlet: &mut Inlet, mut peer: Option<&TcpStream>) -> RequestRecord {
+        let mut events = [EpollEvent::empty(); 8];
+        loop {
+            if let Ok(record) = inlet.records.pop() {
+                return record;
+            }
+            worker.is_done();
+            worker.turn(&mut events, EpollTimeout::ZERO);
+            if let Some(mut stream) = peer.take_if(|_| worker.open > 0) {
+                stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
+                stream.write_all(ANSWER).unwrap();
+            }
+        }
+    }
+
+    fn accept_while_turning(worker: &mut Worker, listener: &TcpListener) -> TcpStream {
+        listener.set_nonblocking(true).unwrap();
+        let mut events = [EpollEvent::empty(); 8];
+        loop {
+            worker.is_done();
+            worker.turn(&mut events, EpollTimeout::ZERO);
+            if let Ok((stream, _)) = listener.accept() {
+                stream.set_nonblocking(false).unwrap();
+                return stream;
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_ready_goes_another_way_when_its_connection_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The second request is due long after the watch over the first kept connection.
+        let (mut worker, mut inlet) = worker(&listener, &[0, 60_000]);
+        let peer = accept_while_turning(&mut worker, &listener);
+        let first = next_record(&mut worker, &mut inlet, Some(&peer));
+        assert_eq!((first.outcome, first.slot, first.connection_use), (Outcome::Ok, 1, 0));
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        let mut events = [EpollEvent::empty(); 8];
+        worker.is_done();
+        worker.turn(&mut events, EpollTimeout::ZERO);
+
+        worker.stage();
+        assert_eq!(worker.connections.state(0), State::Staged);
+        assert_eq!(worker.schedule.as_ref().unwrap().next.as_ref().unwrap().staged, Some(0));
+        drop(peer);
+        worker.turn(&mut events, EpollTimeout::from(5_000_u16));
+        let schedule = worker.schedule.as_mut().unwrap();
+        assert_eq!((worker.connections.state(0), schedule.stale), (State::Closed, 1));
+        // Its due comes.
+        let mut next = schedule.next.take().unwrap();
+        assert_eq!((next.staged, worker.open), (None, 0), "nothing was begun");
+        next.ticks = worker.clock.ticks();
+        schedule.next = Some(next);
+        let peer = accept_while_turning(&mut worker, &listener);
+        let second = next_record(&mut worker, &mut inlet, Some(&peer));
+        assert_eq!((second.outcome, second.stale_connections), (Outcome::Ok, 1));
+        assert_eq!((second.slot, second.connection_use, second.serial), (1, 0, 2));
+        assert!(second.connect.is_some() && worker.is_done());
+    }
+
+    #[test]
+    fn a_stop_forgets_what_was_ready_and_nothing_was_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, mut inlet) = worker(&listener, &[0, 60_000]);
+        let mut peer = accept_while_turning(&mut worker, &listener);
+        next_record(&mut worker, &mut inlet, Some(&peer));
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        worker.turn(&mut [EpollEvent::empty(); 8], EpollTimeout::ZERO);
+        worker.is_done();
+        worker.stage();
+        assert_eq!(worker.connections.state(0), State::Staged);
+        worker.stop.request();
+        assert!(worker.is_done());
+        assert!(inlet.records.pop().is_err(), "it was never begun");
+        drop(worker);
+        assert_eq!(peer.read(&mut [0]).unwrap_or(0), 0, "and not sent");
+    }
+
+    #[test]
+    fn the_last_used_connection_goes_first_and_places_are_filled_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, _inlet) = worker(&listener, &[60_000]);
+        // Idle, closed, idle, from the bottom to the top.
+        for place in 0..3 {
+            assert_eq!(worker.connections.add(), place);
+            let connection = worker.connections.make(place).unwrap();
+            if place != 1 {
+                connection.warmed(worker.now);
+            }
+            worker.schedule.as_mut().unwrap().release(place);
+        }
+        assert_eq!(worker.idle_place(), Some(2));
+        assert_eq!(worker.idle_place(), Some(0));
+        assert_eq!(worker.idle_place(), None);
+        assert_eq!(worker.schedule.as_ref().unwrap().vacant, [1]);
+    }
+}
