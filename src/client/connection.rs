@@ -135,10 +135,10 @@ impl Connection {
     }
 
     /// The due of a staged request has come.
-    pub(crate) fn unleash(&mut self, serial: u64, now: Ticks) {
+    pub(crate) fn unleash(&mut self, serial: u64, due: Ticks, now: Ticks) {
         (self.began, self.last_byte, self.not_before) = (now, now, now);
         self.state = State::Busy;
-        self.exchange.number(serial);
+        self.exchange.number(serial, due);
     }
 
     /// Takes a staged request back.

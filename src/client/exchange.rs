@@ -75,10 +75,10 @@ impl Exchange {
         self.withheld = false;
     }
 
-    /// Numbers the record of a request that was taken before it was its turn.
-    pub(crate) fn number(&mut self, serial: u64) {
+    /// Numbers the record of a request that was taken before it was its turn, with its due as it is known by then.
+    pub(crate) fn number(&mut self, serial: u64, due: Ticks) {
         if let Some(record) = self.record.as_mut() {
-            record.serial = serial;
+            (record.serial, record.due) = (serial, due);
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A worker holds one request of the schedule at a time and waits for its due: asleep at first, then, where the core is
 //! its own, awake, with a look at the sockets in every turn, so that reading never waits for pacing. Connections are a
-//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. While
-//! it is awake a worker has all but the sending done before the due. What all of this costs is in the request's send
-//! start, never in its due.
+//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. All
+//! but the sending is done while the worker waits. What all of this costs is in the request's send start, never in its
+//! due.
 
 use std::os::fd::AsFd;
 
@@ -41,7 +41,7 @@ struct Upcoming {
     ticks: Ticks,
     /// The place on whose connection it is ready to be written.
     staged: Option<usize>,
-    /// Whether that was tried.
+    /// Whether that was tried since a connection last became idle.
     is_tried: bool,
 }
 
@@ -113,6 +113,9 @@ impl Schedule {
     /// A place's request has ended.
     pub(super) fn release(&mut self, place: usize) {
         self.released.push(place);
+        if let Some(next) = &mut self.next {
+            next.is_tried = false;
+        }
     }
 
     fn take(&mut self, request: Prepared, clock: &Clock) {
@@ -133,12 +136,18 @@ impl Schedule {
         Some(next)
     }
 
-    /// Whether the request is to be made ready: its due is so near that the worker stays awake until then.
+    /// Whether the request is to be made ready: before the last part of the wait, which is awake or, on a core that is
+    /// not the worker's own, asleep.
     fn is_to_stage(&mut self, rate: Rate) -> bool {
         let (looked, spins) = (self.looked, self.spins);
-        let Some(next) = self.next.as_mut().filter(|next| !next.is_tried) else { return false };
+        let waits = |next: &&mut Upcoming| next.staged.is_none() && !next.is_tried;
+        let Some(next) = self.next.as_mut().filter(waits) else { return false };
         let left = rate.nanos(Ticks(next.ticks.0.saturating_sub(looked.0)));
-        next.is_tried = wait(left, spins) == Wait::Spin;
+        next.is_tried = match wait(left, spins) {
+            Wait::Over => false,
+            Wait::Spin => true,
+            Wait::Sleep(_) => !spins,
+        };
         next.is_tried
     }
 
@@ -208,7 +217,7 @@ impl Worker {
             self.open += 1;
             self.spun = None;
             match next.staged {
-                Some(place) => self.unleash(place),
+                Some(place) => self.unleash(place, next.ticks),
                 None => self.begin(next),
             }
         }
@@ -217,7 +226,8 @@ impl Worker {
     /// Makes the next request ready on the connection that was used last. Where there is none that is idle, it is left
     /// for the due: until then one may be.
     fn stage(&mut self) {
-        let Some(place) = self.idle_place() else { return };
+        let due = self.schedule.as_ref().and_then(|schedule| schedule.next.as_ref()).map(|next| next.ticks);
+        let Some(place) = due.and_then(|due| self.idle_place(due)) else { return };
         let number = self.number_of(place);
         let (Some(schedule), Some(connection)) = (self.schedule.as_mut(), self.connections.get_mut(place))
         else {
@@ -234,10 +244,10 @@ impl Worker {
     }
 
     /// The due of the request that is ready on this place has come.
-    fn unleash(&mut self, place: usize) {
+    fn unleash(&mut self, place: usize, due: Ticks) {
         self.serial += 1;
         if let (Some(connection), Some(schedule)) = (self.connections.get_mut(place), &self.schedule) {
-            connection.unleash(self.serial, schedule.looked);
+            connection.unleash(self.serial, due, schedule.looked);
         }
         self.write(place);
         self.arm(place);
@@ -267,7 +277,7 @@ impl Worker {
 
     /// Sends on the connection that was used last, or on a new one.
     fn begin(&mut self, next: Upcoming) {
-        let place = self.idle_place();
+        let place = self.idle_place(self.now);
         let Some(schedule) = self.schedule.as_mut() else { return };
         let pending = Pending {
             request: next.request,
@@ -282,8 +292,8 @@ impl Worker {
         self.connect(place, pending);
     }
 
-    /// The place of the idle connection that was used last and can carry a request.
-    fn idle_place(&mut self) -> Option<usize> {
+    /// The place of the idle connection that was used last and can carry a request at that instant.
+    fn idle_place(&mut self, at: Ticks) -> Option<usize> {
         let schedule = self.schedule.as_mut()?;
         let is_watched = self.trust.probation_end(self.now, self.limits.probation).is_some();
         // What the server has closed, the last look at the sockets has shown, unless it was too short for all.
@@ -301,7 +311,7 @@ impl Worker {
             }
             let (now, rate) = (self.now, self.limits.rate);
             let is_kept = self.setup.reuse == Reuse::Keep && self.trust.may_keep();
-            let is_fit = connection.is_in_time(now, rate) && (saw_all || connection.fit_for_reuse(now, rate));
+            let is_fit = connection.is_in_time(at, rate) && (saw_all || connection.fit_for_reuse(now, rate));
             if is_kept && is_fit {
                 found = Some(place);
                 break;
@@ -407,7 +417,7 @@ mod tests {
     fn a_request_that_was_ready_goes_another_way_when_its_connection_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // The second request is due long after the watch over the first kept connection.
-        let (mut worker, mut inlet) = worker(&listener, &[0, 60_000]);
+        let (mut worker, mut inlet) = worker(&listener, &[0, 3_000]);
         let peer = accept_while_turning(&mut worker, &listener);
         let first = next_record(&mut worker, &mut inlet, Some(&peer));
         assert_eq!((first.outcome, first.slot, first.connection_use), (Outcome::Ok, 1, 0));
@@ -438,7 +448,7 @@ mod tests {
     #[test]
     fn a_stop_forgets_what_was_ready_and_nothing_was_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (mut worker, mut inlet) = worker(&listener, &[0, 60_000]);
+        let (mut worker, mut inlet) = worker(&listener, &[0, 3_000]);
         let mut peer = accept_while_turning(&mut worker, &listener);
         next_record(&mut worker, &mut inlet, Some(&peer));
         std::thread::sleep(std::time::Duration::from_millis(15));
@@ -466,9 +476,8 @@ mod tests {
             }
             worker.schedule.as_mut().unwrap().release(place);
         }
-        assert_eq!(worker.idle_place(), Some(2));
-        assert_eq!(worker.idle_place(), Some(0));
-        assert_eq!(worker.idle_place(), None);
+        let now = worker.now;
+        assert_eq!([(); 3].map(|()| worker.idle_place(now)), [Some(2), Some(0), None]);
         assert_eq!(worker.schedule.as_ref().unwrap().vacant, [1]);
     }
 }
