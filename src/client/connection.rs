@@ -28,6 +28,8 @@ pub(crate) enum State {
     Connecting,
     /// The handshake is under way, and no request waits for it.
     Warming,
+    /// A request is ready to be written, and its due has not come.
+    Staged,
     /// A request is being written or its answer read.
     Busy,
     /// The answer's terminal was read, its body is not complete yet: the slot is free, the connection is not.
@@ -154,6 +156,19 @@ impl Connection {
         self.last_byte = now;
         self.not_before = now;
         self.exchange.begin(bytes, record);
+    }
+
+    /// The due of a staged request has come.
+    pub(crate) fn unleash(&mut self, serial: u64, due: Ticks, now: Ticks) {
+        (self.began, self.last_byte, self.not_before) = (now, now, now);
+        self.state = State::Busy;
+        self.exchange.number(serial, due);
+    }
+
+    /// Takes a staged request back.
+    pub(crate) fn unstage(&mut self) -> Option<RequestRecord> {
+        self.state = State::Idle;
+        self.exchange.take_back()
     }
 
     /// The handshake is done.

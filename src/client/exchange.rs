@@ -75,6 +75,19 @@ impl Exchange {
         self.withheld = false;
     }
 
+    /// Numbers the record of a request that was taken before it was its turn, with its due as it is known by then.
+    pub(crate) fn number(&mut self, serial: u64, due: Ticks) {
+        if let Some(record) = self.record.as_mut() {
+            (record.serial, record.due) = (serial, due);
+        }
+    }
+
+    /// Gives a request back of which nothing was sent.
+    pub(crate) fn take_back(&mut self) -> Option<RequestRecord> {
+        self.request = Outgoing::default();
+        self.record.take()
+    }
+
     /// Nothing is sent, because the peer has spoken already. What it says still ends the request: it is the reason why
     /// there is no answer. Its stamps are kept; there is no start of sending, so no latency.
     pub(crate) fn withhold(&mut self) {

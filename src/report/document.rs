@@ -49,30 +49,18 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
 ///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `instrument.calibration`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
-///   prompt tokens but those of lines is that of whole prompts; `span`, `instrument.clock.compared_over_s`,
+///   prompt tokens but those of lines is that of whole prompts; `spec.load.rate` and `arrival`, with which `spec.load.concurrency`
+///   is `null`; `span`, `instrument.clock.compared_over_s`,
 ///   `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines, `sent_wire_ns`, `rtt_us`,
 ///   `retransmits` and `unacked_us`; `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
 ///   `artifact.json` follow from what is given in this document and from the records.
 pub const SCHEMA: &str = "hammerscale.run/1.1";
 
-/// How the load is driven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loop {
-    /// A slot starts its next request when its last one has ended.
-    Closed,
-    /// Requests start when the schedule says so.
-    Open,
-}
-
 /// What the plan says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFacts {
-    /// How the load is driven.
-    pub driven: Loop,
     /// Digest of everything that is decided before the first packet.
     pub digest: String,
-    /// The arrival process.
-    pub arrivals: String,
     /// Where prompts come from.
     pub prompt_source: String,
     /// Different prompts among the measured requests.
@@ -234,8 +222,8 @@ impl RunDocument {
             tool: ToolDoc::of(&facts.tool),
             host: HostDoc::of(facts.host),
             target: TargetDoc::of(&spec, facts.target, &masking::typed_secrets(&facts.spec.target)),
+            plan: PlanDoc::of(facts.plan, &spec.load, facts.spec.prompt.seed),
             spec,
-            plan: PlanDoc::of(facts.plan, facts.spec.prompt.seed),
             counts: CountsDoc::of(&summary.counts, facts.instrument.dropped_stamps),
             failures: FailureDoc::all(&summary.counts),
             prewarm: facts.instrument.prewarm.as_ref().map(PrewarmDoc::of),
@@ -264,6 +252,7 @@ impl RunDocument {
             again.interrupted = span.stopped_ns.is_some();
         }
         again.target.take_spec(&self.spec);
+        again.plan.take_load(&self.spec.load);
         again.plan.seed = self.spec.prompt.as_ref().map_or(self.plan.seed, |prompt| prompt.seed);
         if let Some(zero) = self.zero_unix() {
             again.started_at = calendar::rfc3339(zero);

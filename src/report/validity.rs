@@ -45,7 +45,7 @@ pub const MIN_SLOT_WAIT: Nanos = Nanos::from_millis(50);
 /// Largest share of the slots' time in the window that the first change of each slot takes without being told.
 pub const MAX_FIRST_WAIT_SHARE: f64 = 0.01;
 
-/// Largest share of the requests of a schedule that is begun [`LATE`](crate::aggregate::schedule::LATE). More, and the
+/// Largest share of the requests of a schedule that is begun [`LATE`]. More, and the
 /// load was not the one that was asked for: what waits in the client comes in clumps.
 pub const MAX_LATE_SHARE: f64 = 0.01;
 /// Smallest share of the requests of a schedule that must be begun.

@@ -19,7 +19,7 @@ use crate::report::anvil::{self, Artifact};
 use crate::report::calibration::lookup::{self, CalibrationNote};
 use crate::report::document::provenance::TargetDoc;
 use crate::report::document::spec::SpecDoc;
-use crate::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
+use crate::report::document::{PlanFacts, RunDocument, RunFacts, Span};
 use crate::report::files::{FilesError, PartFile, RunFile};
 use crate::report::host::{self, Host, Tool};
 use crate::report::recorder::RunRecorder;
@@ -164,9 +164,7 @@ pub(super) fn print(text: &str) -> Result<(), RunError> {
 
 fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
     PlanFacts {
-        driven: if spec.load.arrivals.is_some() { Loop::Open } else { Loop::Closed },
         digest: plan.digest().to_owned(),
-        arrivals: spec.load.arrivals.map_or("closed", |arrivals| arrivals.process.name()).to_owned(),
         prompt_source: match spec.target.endpoint {
             Endpoint::Http => "none",
             _ if spec.prompt.unique => "synthetic, unique",

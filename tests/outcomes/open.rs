@@ -79,6 +79,10 @@ fn constant_dues_are_even_and_the_server_sees_them_so() {
             }
         }
         assert_eq!(run.document["plan"]["arrivals"], "constant");
+        let waits = run.document["instrument"]["timer_lateness_us"]["count"].as_u64().unwrap();
+        if !(50..=100).contains(&waits) {
+            return Err(format!("{waits} waits for 100 requests that are 5 ms apart"));
+        }
         assert_eq!(run.document["spec"]["load"]["rate"], 200.0);
         let mut came: Vec<Instant> = server.requests().iter().map(|request| request.at).collect();
         came.sort_unstable();
@@ -219,6 +223,24 @@ fn a_server_that_closes_idle_connections_costs_no_request() {
     check_open(&run, 10).unwrap();
     assert!(server.connections() >= 9);
     assert!(run.document["counts"]["stale_connections"].as_u64().unwrap() >= 8);
+}
+
+#[test]
+fn silence_ends_a_request_in_time_while_others_are_waited_for() {
+    within_three_tries(|| {
+        let server = Server::start(|_: &mut Peer, _: &Request| Then::Hang);
+        let run =
+            run_open(&server.base_url(), 10, "20", &["--arrival", "constant", "--idle-timeout", "120ms"]);
+        assert_eq!(run.outcomes(), ["timeout_idle"; 10]);
+        for row in &run.rows {
+            let waited = ns(row, "end_ns") - ns(row, "send_end_ns");
+            assert!(waited >= 120 * MS, "{row}");
+            if waited > 150 * MS {
+                return Err(format!("{waited} ns of silence"));
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]

@@ -16,7 +16,7 @@ use hammerscale::record::{
 };
 use hammerscale::report::calibration::BiasDoc;
 use hammerscale::report::calibration::lookup::{CalibrationNote, NoteError};
-use hammerscale::report::document::{Loop, PlanFacts, RunDocument, RunFacts, Span};
+use hammerscale::report::document::{PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
 use hammerscale::report::validity::{ClockFacts, InstrumentFacts, WorkerFacts};
@@ -159,9 +159,7 @@ pub(crate) fn empty() -> Run {
         chunks: vec![],
         facts: Facts { planned: 60, asked_concurrency: Some(20), ..Facts::default() },
         plan: PlanFacts {
-            driven: Loop::Closed,
             digest: "5c1f0e77a0b3".to_owned(),
-            arrivals: "closed".to_owned(),
             prompt_source: "anvil".to_owned(),
             distinct_prompts: 60,
             repeats: 0,

@@ -1,9 +1,10 @@
 //! Runs whose answers are no streams: the summary has no row for what cannot exist, and no warning misses it.
 
-use hammerscale::config::spec::{Endpoint, PlainSpec};
+use hammerscale::config::spec::{ArrivalProcess, Arrivals, Endpoint, PlainSpec};
 use hammerscale::metrics::row::{ReceiveStamps, TokenSource};
 use hammerscale::record::{Counters, ErrorDetail, Usage};
 use hammerscale::report::terminal::{layout::Style, render};
+use hammerscale::units::{Nanos, PerSecond};
 use hammerscale::wire::http1::Method;
 
 use crate::fixture::{self, Run};
@@ -44,6 +45,18 @@ fn plain() -> Run {
     run
 }
 
+/// The ordinary run at ten requests a second, each of them sent this many microseconds after its due.
+fn open(lag_us: impl Fn(i64) -> i64) -> Run {
+    let mut run = fixture::normal();
+    run.spec.load.arrivals = Some(Arrivals { rate: PerSecond(10.0), process: ArrivalProcess::Constant });
+    (run.facts.asked_concurrency, run.facts.open_loop) = (None, true);
+    for (i, row) in (0..).zip(&mut run.rows) {
+        row.due = Nanos(i * 100_000_000);
+        row.send_start = row.send_start.map(|_| Nanos(row.due.0 + lag_us(i) * 1_000));
+    }
+    run
+}
+
 fn shown(run: &Run) -> String {
     render(&run.document(), Some(&run.files()), Style::PLAIN)
 }
@@ -70,6 +83,43 @@ fn an_answer_of_one_piece_has_a_first_byte_and_an_end() {
         let blank = |row: &&&str| row.contains('–') || row.contains(" 0  ") || row.contains("NaN");
         assert_eq!(rows.iter().find(blank), None, "{text}");
     }
+}
+
+#[test]
+fn an_open_loop_tells_latencies_from_due_and_nothing_of_slots() {
+    let run = open(|_| 50);
+    let (text, document) = (shown(&run), run.document());
+    for words in ["60 requests, at 10/s (constant)", "Latency from due, ms", "Send lag"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("steady") && !text.contains("at a time"), "{text}");
+    let told = document.metrics.get("e2e_from_due_ms").and_then(|metric| metric.p50).unwrap();
+    let row = rows(&text).into_iter().find(|row| row.starts_with("End to end")).unwrap();
+    let shown: f64 = row.split_whitespace().nth(3).unwrap().replace(',', "").parse().unwrap();
+    assert!((shown - told).abs() <= told / 1_000.0, "{row}: {told}");
+    assert_eq!((document.plan.driven.as_str(), document.plan.arrivals.as_str()), ("open", "constant"));
+    assert_eq!((document.spec.load.concurrency, document.spec.load.rate), (None, Some(10.0)));
+    assert_eq!((document.window.unwrap().steady_state, document.instrument.slot_wait_share), (None, None));
+}
+
+#[test]
+fn a_schedule_that_was_not_kept_is_told() {
+    let told = |run: &Run| {
+        let document = run.document();
+        let rate = document.warnings.into_iter().find(|warning| warning.code == "rate_not_reached");
+        (document.instrument.reasons.join(" "), rate.map(|warning| warning.text))
+    };
+    let (reasons, rate) = told(&open(|_| 900));
+    assert!(!reasons.contains("schedule") && rate.is_none(), "{reasons} {rate:?}");
+    // Every request two milliseconds later than the one before.
+    let (reasons, rate) = told(&open(|i| i * 2_000));
+    assert!(
+        reasons.contains("fell behind its schedule") && reasons.contains("after they were due"),
+        "{reasons}"
+    );
+    let rate = rate.unwrap();
+    assert!(rate.contains("9.80 requests a second were sent where the schedule held 10.0"), "{rate}");
+    assert!(rate.ends_with("(98.0% of it; asked for: 10/s)"), "{rate}");
 }
 
 #[test]

@@ -95,6 +95,8 @@ fn every_key_of_a_document_has_its_row() {
     // And no row for what is nowhere, but for what the made-up runs do not have.
     let optional = [
         "prewarm",
+        "spec.load.arrival",
+        "spec.load.rate",
         "spec.plain",
         "spec.body.extra_body.*",
         "spec.target.sim.*",

@@ -1,10 +1,11 @@
 //! One line per warning: what makes it come, and that nothing else does.
 
-use hammerscale::config::spec::SimSpec;
+use hammerscale::config::spec::{ArrivalProcess, Arrivals, SimSpec};
 use hammerscale::metrics::row::TokenSource;
 use hammerscale::record::{Anomaly, Outcome};
 use hammerscale::report::validity::PrewarmFacts;
 use hammerscale::report::warnings::Code;
+use hammerscale::units::{Nanos, PerSecond};
 
 use crate::fixture::{self, Run};
 
@@ -35,7 +36,7 @@ fn a_quiet_run_has_no_warning() {
 #[expect(clippy::too_many_lines, reason = "a table: one warning an entry")]
 fn each_warning_comes_alone_and_with_its_figures() {
     type Change = fn(&mut Run);
-    let table: [(Code, Change, &str); 21] = [
+    let table: [(Code, Change, &str); 22] = [
         (
             Code::TargetUnreachable,
             |run| run.unreachable = Some("cannot reach http://h:1/v1: refused".to_owned()),
@@ -138,6 +139,20 @@ fn each_warning_comes_alone_and_with_its_figures() {
                 run.rows[1..].iter_mut().for_each(|r| r.anomalies.insert(Anomaly::UnaskedBytes));
             },
             "this client closed 199 connections because bytes came",
+        ),
+        (
+            Code::RateNotReached,
+            |run| {
+                let process = ArrivalProcess::Poisson;
+                run.spec.load.arrivals = Some(Arrivals { rate: PerSecond(200.0), process });
+                (run.facts.asked_concurrency, run.facts.open_loop) = (None, true);
+                // 200 requests in 0.995 s, sent in 1.99 s.
+                for (i, row) in (0..).zip(&mut run.rows) {
+                    row.due = Nanos(i * 5_000_000);
+                    row.send_start = Some(Nanos(i * 10_000_000));
+                }
+            },
+            "100 requests a second were sent where the schedule held 200 (50.0% of it; asked for: 200/s)",
         ),
         (
             Code::PrewarmFailed,

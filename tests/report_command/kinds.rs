@@ -15,8 +15,12 @@ use crate::{report, stderr, stdout};
 
 /// Starts a run that writes to `dir`.
 pub(crate) fn start(dir: &Path, args: &[&str]) -> Child {
+    start_driven(dir, ["--concurrency", "3"], args)
+}
+
+fn start_driven(dir: &Path, driven: [&str; 2], args: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hammerscale"));
-    command.args(["run", "--quiet", "--concurrency", "3", "--out"]).arg(dir).args(args);
+    command.args(["run", "--quiet"]).args(driven).arg("--out").arg(dir).args(args);
     command.env("NO_PROXY", "*").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -114,6 +118,43 @@ fn a_run_of_every_kind_agrees_with_itself() {
         let codes = document["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap());
         assert!(codes.into_iter().any(|code| code == "simulated_target"), "{name}: {document}");
     }
+}
+
+/// Kept, missed, and cut short by its operator.
+#[test]
+fn an_open_loop_agrees_with_itself() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = |name: &str| tmp.path().join(name);
+    let document = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(path(name).join("run.json")).unwrap()).unwrap()
+    };
+    let common = ["--sim=ttft=2ms;itl=1ms", "--model", "m", "--ctx-tokens", "64", "--max-tokens", "8"];
+    for (name, rate, more) in [
+        ("kept", "50", &["--requests", "20", "--arrival", "constant"][..]),
+        ("missed", "1M", &["--requests", "500"]),
+    ] {
+        let ended = start_driven(&path(name), ["--rate", rate], &[&common, more].concat()).wait().unwrap();
+        // A busy machine makes late sends.
+        assert!([Some(0), Some(4)].contains(&ended.code()), "{name}: {ended}");
+        agrees_with_itself(&path(name));
+        let run = document(name);
+        assert_eq!((&run["plan"]["loop"], &run["counts"]["failed"]), (&"open".into(), &0.into()), "{name}");
+    }
+    let warnings = document("missed")["warnings"].to_string();
+    assert!(warnings.contains("rate_not_reached"), "{warnings}");
+
+    let cut = path("cut");
+    let mut run = start_driven(&cut, ["--rate", "100"], &[&common[..], &["--requests", "5000"]].concat());
+    while fs::metadata(cut.join("requests.jsonl.part")).map_or(0, |meta| meta.len()) == 0 {
+        assert!(run.try_wait().unwrap().is_none(), "it ended before anything was written");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(run.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    agrees_with_itself(&cut);
+    let run = document("cut");
+    assert_eq!((&run["counts"]["planned"], &run["interrupted"]), (&5_000.into(), &true.into()));
+    assert!(!run["instrument"]["reasons"].to_string().contains("were begun"), "{run}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Worker {
         let connection = self.connections.get(index)?;
         let limits = &self.limits;
         let (since, span, outcome) = match connection.state {
-            State::Closed | State::Idle => return None,
+            State::Closed | State::Idle | State::Staged => return None,
             State::Draining { until, .. } => return Some((until, None)),
             State::Connecting | State::Warming => (connection.began, limits.connect, Outcome::TimeoutConnect),
             State::Busy => (connection.last_byte, limits.idle, Outcome::TimeoutIdle),

@@ -193,9 +193,7 @@ impl Worker {
         if self.stop.is_requested() {
             self.exhausted = true;
             self.free.clear();
-            if let Some(schedule) = &mut self.schedule {
-                schedule.forget_next();
-            }
+            self.forget_next();
             self.cut_all();
         }
         let Some(schedule) = &self.schedule else {
@@ -218,7 +216,7 @@ impl Worker {
             match self.connections.state(index) {
                 State::Connecting | State::Busy => self.fail(index, Outcome::Incomplete, ""),
                 State::Draining { .. } => self.end_tail(index),
-                State::Warming | State::Idle | State::Closed => {}
+                State::Warming | State::Idle | State::Staged | State::Closed => {}
             }
         }
         self.free.clear();

@@ -2,8 +2,9 @@
 //!
 //! A worker holds one request of the schedule at a time and waits for its due: asleep at first, then, where the core is
 //! its own, awake, with a look at the sockets in every turn, so that reading never waits for pacing. Connections are a
-//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. What
-//! all of this costs is in the request's send start, never in its due.
+//! pool: the one used last goes first, and where none is free a new one is made; nothing is ever put off for one. All
+//! but the sending is done while the worker waits. What all of this costs is in the request's send start, never in its
+//! due.
 
 use std::os::fd::AsFd;
 
@@ -15,7 +16,7 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::dispatch::Pending;
 use super::{EVENTS_PER_TURN, STARTS_PER_TURN, Worker};
-use crate::client::connection::State;
+use crate::client::connection::{Connection, State};
 use crate::client::setup::{OpenLoop, Reuse};
 use crate::clock::{Clock, Forecast, Rate};
 use crate::record::Anomalies;
@@ -38,6 +39,10 @@ struct Upcoming {
     due: Nanos,
     /// The same by the counter, as far as is known.
     ticks: Ticks,
+    /// The place on whose connection it is ready to be written.
+    staged: Option<usize>,
+    /// Whether that was tried since a connection last became idle.
+    is_tried: bool,
 }
 
 /// A worker's part of a schedule, and its pool.
@@ -105,14 +110,12 @@ impl Schedule {
         self.next.is_some()
     }
 
-    /// Forgets the request that is not due yet: it was never begun.
-    pub(super) fn forget_next(&mut self) {
-        self.next = None;
-    }
-
     /// A place's request has ended.
     pub(super) fn release(&mut self, place: usize) {
         self.released.push(place);
+        if let Some(next) = &mut self.next {
+            next.is_tried = false;
+        }
     }
 
     fn take(&mut self, request: Prepared, clock: &Clock) {
@@ -121,15 +124,31 @@ impl Schedule {
         }
         let due = request.due.unwrap_or_default();
         let due = Nanos(self.start.0.saturating_add(due.0));
-        self.next = Some(Upcoming { request, due, ticks: self.forecast.ticks_at(due) });
+        let ticks = self.forecast.ticks_at(due);
+        self.next = Some(Upcoming { request, due, ticks, staged: None, is_tried: false });
     }
 
     /// The request whose due has come.
-    fn come(&mut self, clock: &Clock) -> Option<(Prepared, Ticks)> {
+    fn come(&mut self, clock: &Clock) -> Option<Upcoming> {
         self.looked = clock.ticks();
         let next = self.next.take_if(|next| next.ticks <= self.looked)?;
         self.waits = false;
-        Some((next.request, next.ticks))
+        Some(next)
+    }
+
+    /// Whether the request is to be made ready: before the last part of the wait, which is awake or, on a core that is
+    /// not the worker's own, asleep.
+    fn is_to_stage(&mut self, rate: Rate) -> bool {
+        let (looked, spins) = (self.looked, self.spins);
+        let waits = |next: &&mut Upcoming| next.staged.is_none() && !next.is_tried;
+        let Some(next) = self.next.as_mut().filter(waits) else { return false };
+        let left = rate.nanos(Ticks(next.ticks.0.saturating_sub(looked.0)));
+        next.is_tried = match wait(left, spins) {
+            Wait::Over => false,
+            Wait::Spin => true,
+            Wait::Sleep(_) => !spins,
+        };
+        next.is_tried
     }
 
     /// Prepares the wait for the next due, that was not there yet at the last look; whether the loop must not sleep.
@@ -189,27 +208,92 @@ impl Worker {
                     }
                 }
             }
-            let Some((request, due)) = schedule.come(&self.clock) else { return };
-            let (stale, noticed) =
-                (std::mem::take(&mut schedule.stale), std::mem::take(&mut schedule.noticed));
+            let Some(next) = schedule.come(&self.clock) else {
+                if schedule.is_to_stage(self.limits.rate) {
+                    self.stage();
+                }
+                return;
+            };
             self.open += 1;
             self.spun = None;
-            self.begin(Pending { request, due, stale, noticed });
+            match next.staged {
+                Some(place) => self.unleash(place, next.ticks),
+                None => self.begin(next),
+            }
+        }
+    }
+
+    /// Makes the next request ready on the connection that was used last. Where there is none that is idle, it is left
+    /// for the due: until then one may be.
+    fn stage(&mut self) {
+        let due = self.schedule.as_ref().and_then(|schedule| schedule.next.as_ref()).map(|next| next.ticks);
+        let Some(place) = due.and_then(|due| self.idle_place(due)) else { return };
+        let number = self.number_of(place);
+        let (Some(schedule), Some(connection)) = (self.schedule.as_mut(), self.connections.get_mut(place))
+        else {
+            return;
+        };
+        let Some(next) = schedule.next.as_mut() else { return };
+        next.staged = Some(place);
+        let mut record = self.setup.record(number, &next.request, next.ticks);
+        (record.stale_connections, record.anomalies) =
+            (std::mem::take(&mut schedule.stale), std::mem::take(&mut schedule.noticed));
+        (record.connection_id, record.connection_use) = (connection.id, connection.uses);
+        connection.begin(next.request.bytes.clone(), record, schedule.looked);
+        connection.state = State::Staged;
+    }
+
+    /// The due of the request that is ready on this place has come.
+    fn unleash(&mut self, place: usize, due: Ticks) {
+        self.serial += 1;
+        if let (Some(connection), Some(schedule)) = (self.connections.get_mut(place), &self.schedule) {
+            connection.unleash(self.serial, due, schedule.looked);
+        }
+        self.write(place);
+        self.arm(place);
+    }
+
+    /// Something came on the connection of the request that was ready: it will find another one.
+    pub(super) fn unstage(&mut self, place: usize) {
+        let record = self.connections.get_mut(place).and_then(Connection::unstage);
+        let Some(schedule) = self.schedule.as_mut() else { return };
+        schedule.release(place);
+        if let Some(next) = &mut schedule.next {
+            next.staged = None;
+        }
+        if let Some(record) = record {
+            schedule.stale += record.stale_connections;
+            schedule.noticed.merge(record.anomalies);
+        }
+    }
+
+    /// Forgets the request that is not due yet: it was never begun.
+    pub(super) fn forget_next(&mut self) {
+        let next = self.schedule.as_mut().and_then(|schedule| schedule.next.take());
+        if let Some(place) = next.and_then(|next| next.staged) {
+            self.unstage(place);
         }
     }
 
     /// Sends on the connection that was used last, or on a new one.
-    fn begin(&mut self, mut pending: Pending) {
-        if let Some(place) = self.idle_place(&mut pending) {
+    fn begin(&mut self, next: Upcoming) {
+        let place = self.idle_place(self.now);
+        let Some(schedule) = self.schedule.as_mut() else { return };
+        let pending = Pending {
+            request: next.request,
+            due: next.ticks,
+            stale: std::mem::take(&mut schedule.stale),
+            noticed: std::mem::take(&mut schedule.noticed),
+        };
+        if let Some(place) = place {
             return self.send_on(place, pending);
         }
-        let vacant = self.schedule.as_mut().and_then(|schedule| schedule.vacant.pop());
-        let place = vacant.unwrap_or_else(|| self.connections.add());
+        let place = schedule.vacant.pop().unwrap_or_else(|| self.connections.add());
         self.connect(place, pending);
     }
 
-    /// The place of the idle connection that was used last and can carry a request.
-    fn idle_place(&mut self, pending: &mut Pending) -> Option<usize> {
+    /// The place of the idle connection that was used last and can carry a request at that instant.
+    fn idle_place(&mut self, at: Ticks) -> Option<usize> {
         let schedule = self.schedule.as_mut()?;
         let is_watched = self.trust.probation_end(self.now, self.limits.probation).is_some();
         // What the server has closed, the last look at the sockets has shown, unless it was too short for all.
@@ -227,16 +311,175 @@ impl Worker {
             }
             let (now, rate) = (self.now, self.limits.rate);
             let is_kept = self.setup.reuse == Reuse::Keep && self.trust.may_keep();
-            let is_fit = connection.is_in_time(now, rate) && (saw_all || connection.fit_for_reuse(now, rate));
+            let is_fit = connection.is_in_time(at, rate) && (saw_all || connection.fit_for_reuse(now, rate));
             if is_kept && is_fit {
                 found = Some(place);
                 break;
             }
-            pending.stale += u32::from(is_kept);
+            schedule.stale += u32::from(is_kept);
             connection.close();
             schedule.vacant.push(place);
         }
         schedule.released.extend(schedule.watched.drain(..).rev());
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, OnceLock};
+
+    use bytes::Bytes;
+    use nix::sys::epoll::EpollTimeout;
+
+    use crate::client::route::Route;
+    use crate::client::setup::WorkerSetup;
+    use crate::client::stop::StopSignal;
+    use crate::record::{Inlet, Outcome, Phase, RequestRecord, rings};
+    use crate::schedule::Supply;
+    use crate::wire::dialect::Dialect;
+    use crate::wire::response::AnswerRule;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+    /// The second of three workers, with requests that are due so many milliseconds after the start.
+    fn worker(listener: &TcpListener, dues_ms: &[i64]) -> (Worker, Inlet) {
+        let setup = WorkerSetup {
+            worker: 1,
+            core: None,
+            open: Some(OpenLoop { start: Arc::new(OnceLock::new()), spin: true, workers: 3 }),
+            slots: 0,
+            first_slot: 0,
+            routes: [Route { source: None, address: listener.local_addr().unwrap() }].into(),
+            ports: None,
+            unresolved: None,
+            connection_numbers: Arc::new(AtomicU64::new(0)),
+            reuse: Reuse::Keep,
+            prewarm: false,
+            kernel_stamps: false,
+            transmit_stamps: false,
+            watched: crate::client::transport::Watched::Nothing,
+            answer_rule: AnswerRule { dialect: Dialect::Http, streamed: false, ..AnswerRule::default() },
+            timeout: Nanos::from_secs(10),
+            idle_timeout: Nanos::from_secs(10),
+            connect_timeout: Nanos::from_secs(10),
+        };
+        let supply = Supply::new(dues_ms.len());
+        for (index, due) in (0..).zip(dues_ms) {
+            let (due, bytes) = (Some(Nanos::from_millis(*due)), Bytes::from_static(REQUEST).into());
+            supply.push(Prepared { index, phase: Phase::Measured, due, bytes }).unwrap();
+        }
+        supply.close();
+        let clock = Clock::new();
+        let first = clock.anchor();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let rate = Rate::between(&first, &clock.anchor());
+        let (outlet, inlet) = rings();
+        let stop = Arc::new(StopSignal::new().unwrap());
+        let mut worker = Worker::new(setup, Arc::new(supply), stop, outlet, rate).unwrap();
+        worker.schedule.as_mut().unwrap().begin(&clock, true);
+        (worker, inlet)
+    }
+
+    /// Turns until the worker has written another record down; whoever listens answers on its first connection.
+    fn next_record(worker: &mut Worker, inlet: &mut Inlet, mut peer: Option<&TcpStream>) -> RequestRecord {
+        let mut events = [EpollEvent::empty(); 8];
+        loop {
+            if let Ok(record) = inlet.records.pop() {
+                return record;
+            }
+            worker.is_done();
+            worker.turn(&mut events, EpollTimeout::ZERO);
+            if let Some(mut stream) = peer.take_if(|_| worker.open > 0) {
+                stream.read_exact(&mut [0; REQUEST.len()]).unwrap();
+                stream.write_all(ANSWER).unwrap();
+            }
+        }
+    }
+
+    fn accept_while_turning(worker: &mut Worker, listener: &TcpListener) -> TcpStream {
+        listener.set_nonblocking(true).unwrap();
+        let mut events = [EpollEvent::empty(); 8];
+        loop {
+            worker.is_done();
+            worker.turn(&mut events, EpollTimeout::ZERO);
+            if let Ok((stream, _)) = listener.accept() {
+                stream.set_nonblocking(false).unwrap();
+                return stream;
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_ready_goes_another_way_when_its_connection_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The second request is due long after the watch over the first kept connection.
+        let (mut worker, mut inlet) = worker(&listener, &[0, 3_000]);
+        let peer = accept_while_turning(&mut worker, &listener);
+        let first = next_record(&mut worker, &mut inlet, Some(&peer));
+        assert_eq!((first.outcome, first.slot, first.connection_use), (Outcome::Ok, 1, 0));
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        let mut events = [EpollEvent::empty(); 8];
+        worker.is_done();
+        worker.turn(&mut events, EpollTimeout::ZERO);
+
+        worker.stage();
+        assert_eq!(worker.connections.state(0), State::Staged);
+        assert_eq!(worker.schedule.as_ref().unwrap().next.as_ref().unwrap().staged, Some(0));
+        drop(peer);
+        worker.turn(&mut events, EpollTimeout::from(5_000_u16));
+        let schedule = worker.schedule.as_mut().unwrap();
+        assert_eq!((worker.connections.state(0), schedule.stale), (State::Closed, 1));
+        // Its due comes.
+        let mut next = schedule.next.take().unwrap();
+        assert_eq!((next.staged, worker.open), (None, 0), "nothing was begun");
+        next.ticks = worker.clock.ticks();
+        schedule.next = Some(next);
+        let peer = accept_while_turning(&mut worker, &listener);
+        let second = next_record(&mut worker, &mut inlet, Some(&peer));
+        assert_eq!((second.outcome, second.stale_connections), (Outcome::Ok, 1));
+        assert_eq!((second.slot, second.connection_use, second.serial), (1, 0, 2));
+        assert!(second.connect.is_some() && worker.is_done());
+    }
+
+    #[test]
+    fn a_stop_forgets_what_was_ready_and_nothing_was_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, mut inlet) = worker(&listener, &[0, 3_000]);
+        let mut peer = accept_while_turning(&mut worker, &listener);
+        next_record(&mut worker, &mut inlet, Some(&peer));
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        worker.turn(&mut [EpollEvent::empty(); 8], EpollTimeout::ZERO);
+        worker.is_done();
+        worker.stage();
+        assert_eq!(worker.connections.state(0), State::Staged);
+        worker.stop.request();
+        assert!(worker.is_done());
+        assert!(inlet.records.pop().is_err(), "it was never begun");
+        drop(worker);
+        assert_eq!(peer.read(&mut [0]).unwrap_or(0), 0, "and not sent");
+    }
+
+    #[test]
+    fn the_last_used_connection_goes_first_and_places_are_filled_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, _inlet) = worker(&listener, &[60_000]);
+        // Idle, closed, idle, from the bottom to the top.
+        for place in 0..3 {
+            assert_eq!(worker.connections.add(), place);
+            let connection = worker.connections.make(place).unwrap();
+            if place != 1 {
+                connection.warmed(worker.now);
+            }
+            worker.schedule.as_mut().unwrap().release(place);
+        }
+        let now = worker.now;
+        assert_eq!([(); 3].map(|()| worker.idle_place(now)), [Some(2), Some(0), None]);
+        assert_eq!(worker.schedule.as_ref().unwrap().vacant, [1]);
     }
 }

@@ -36,7 +36,10 @@ impl Worker {
             return;
         }
         let state = connection.state;
-        if matches!(state, State::Connecting | State::Warming) {
+        if state == State::Staged {
+            // Nobody asked for what comes now: the request goes another way.
+            self.unstage(index);
+        } else if matches!(state, State::Connecting | State::Warming) {
             // A connect that failed says so: to ask every one would cost a system call per connection.
             let failed = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
             let socket = connection.socket.as_ref().filter(|_| failed);

@@ -9,6 +9,8 @@
 //! * `sampling` tells what was really sent: without `--compat anvil` and without `--temperature` no temperature is
 //!   sent, and then `sent` is false and `effective_request` null (the reference always sends one);
 //! * failures ([`failure`]): our outcomes in the words of the reference, one table;
+//! * in an open loop, which the reference does not know, `concurrency` is null: nothing limited it, and what it came to be
+//!   was not asked for. Latencies begin as above, not at the due instant, which the format has no room for;
 //! * requests that the run's own end cut or never let begin, which the reference does not know, are failures.
 //!
 //! Everything the format has no room for is in `run.json` and `requests.jsonl`. Writing files is not here.

@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::SpecDoc;
-use super::{Loop, PlanFacts};
+use super::PlanFacts;
+use super::spec::{LoadSpecDoc, SpecDoc};
 use crate::config::masking;
 use crate::config::spec::ResolvedTarget;
 use crate::record::mask::Mask;
 use crate::report::host::{Host, Tool};
+
+/// A closed loop, which has no arrivals of its own either.
+const CLOSED: &str = "closed";
 
 /// The program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,19 +143,23 @@ impl TargetDoc {
 }
 
 impl PlanDoc {
-    pub(super) fn of(plan: &PlanFacts, seed: i64) -> Self {
-        let driven = match plan.driven {
-            Loop::Closed => "closed",
-            Loop::Open => "open",
-        };
-        Self {
-            driven: driven.to_owned(),
+    pub(super) fn of(plan: &PlanFacts, load: &LoadSpecDoc, seed: i64) -> Self {
+        let mut doc = Self {
+            driven: String::new(),
             seed,
             digest: plan.digest.clone(),
-            arrivals: plan.arrivals.clone(),
+            arrivals: String::new(),
             prompt_source: plan.prompt_source.clone(),
             distinct_prompts: plan.distinct_prompts,
             repeats: plan.repeats,
-        }
+        };
+        doc.take_load(load);
+        doc
+    }
+
+    /// Takes over what follows from how the load was to be driven.
+    pub(super) fn take_load(&mut self, load: &LoadSpecDoc) {
+        self.driven = if load.rate.is_some() { "open" } else { CLOSED }.to_owned();
+        self.arrivals = load.arrival.clone().unwrap_or_else(|| CLOSED.to_owned());
     }
 }
