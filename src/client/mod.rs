@@ -26,5 +26,5 @@ mod worker;
 
 pub use pool::{Pool, PoolError};
 pub use route::Route;
-pub use setup::{Prewarm, Reuse, WorkerHealth, WorkerSetup};
+pub use setup::{Prewarm, Reads, Reuse, WorkerHealth, WorkerSetup};
 pub use stop::StopSignal;

@@ -7,11 +7,13 @@
 //! a step of the wall clock moves no latency.
 
 pub mod anchor;
+pub mod scheduler;
 pub mod timeline;
 
 use crate::units::{Nanos, Ticks};
 
 pub use anchor::Anchor;
+pub use scheduler::{RunQueue, Scheduling};
 pub use timeline::{ClockCheck, Timeline};
 
 /// Reads raw ticks and kernel clocks. Cheap to clone; every thread has its own.

@@ -18,5 +18,5 @@ pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
     RequestRecord, Stamp, StampKind,
 };
-pub use ring::{Inlet, Outlet, rings};
+pub use ring::{Inlet, Outlet, RingFill, rings};
 pub use usage::{MAX_TOKENS, Usage};

@@ -22,6 +22,7 @@ use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
 use crate::run::request::{Render, answer_rule, own_bytes};
+use crate::run::usage::MachineTime;
 use crate::schedule::Supply;
 use crate::units::{Nanos, Ticks};
 
@@ -64,6 +65,8 @@ pub struct Measured<S> {
     pub ended: Ticks,
     /// An operator cut the run.
     pub interrupted: bool,
+    /// The machine's time before and after.
+    pub machine: (Option<MachineTime>, Option<MachineTime>),
 }
 
 /// SIGINT and SIGTERM, caught from before the first packet on.
@@ -119,6 +122,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let feeder_stop = Arc::new(AtomicBool::new(false));
         let feeder = start_feeder(&supply, requests, self.render, &feeder_stop)?;
         let mut progress = Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
+        let machine = MachineTime::read();
         let released = clock.ticks();
         pool.start();
         let interrupted = watch(&pool, &stop, signals, &mut progress, &clock).await;
@@ -126,12 +130,13 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         // What was done before the first request, such as connecting ahead, is no part of the run.
         let began = health.iter().flatten().map(|h| h.started).min().unwrap_or(released);
         let ended = clock.ticks();
+        let machine = (machine, MachineTime::read());
         feeder_stop.store(true, Ordering::Release);
         finished.store(true, Ordering::Release);
         progress.finish();
         let collected = collector.join().map_err(|_| panicked("the collector"))?;
         feeder.join().map_err(|_| panicked("the feeder"))?;
-        Ok(Measured { collected, health, began, ended, interrupted })
+        Ok(Measured { collected, health, began, ended, interrupted, machine })
     }
 
     fn setups(&self) -> Vec<WorkerSetup> {

@@ -51,6 +51,7 @@ const GOOD: &[(&str, &str)] = &[
     ("workers", "1"),
     ("cores", "0"),
     ("stamps", "user"),
+    ("max-client-error", "50us"),
     ("out", "target/no-such-run"),
     ("json-out", "target/no-such-artifact.json"),
     ("progress", "none"),
@@ -71,7 +72,7 @@ const FREE_TEXT: [&str; 8] =
     ["model", "engine", "gpu", "tier", "manifest", "source-recipe", "out", "json-out"];
 
 /// Numbers and durations.
-const NUMBERS: [&str; 19] = [
+const NUMBERS: [&str; 20] = [
     "requests",
     "concurrency",
     "burst",
@@ -91,6 +92,7 @@ const NUMBERS: [&str; 19] = [
     "workers",
     "cores",
     "source-ip",
+    "max-client-error",
 ];
 
 fn env() -> [(&'static str, &'static str); 2] {

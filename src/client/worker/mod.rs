@@ -26,7 +26,7 @@ use crate::client::socket::ReadBuffer;
 use crate::client::stop::StopSignal;
 use crate::client::timers::Timers;
 use crate::client::trust::Trust;
-use crate::clock::{Clock, Rate};
+use crate::clock::{Clock, Rate, Scheduling};
 use crate::record::{Outcome, Outlet, RequestRecord};
 use crate::schedule::Supply;
 use crate::units::Ticks;
@@ -131,6 +131,7 @@ impl Worker {
 
     /// Carries requests until the plan is exhausted or a stop is asked for.
     pub(crate) fn run(mut self) -> WorkerHealth {
+        let scheduling = Scheduling::read();
         let now = self.clock.ticks();
         (self.now, self.health.started, self.health.waited) = (now, now, Ticks(0));
         self.free.extend((0..self.slots.len()).map(|slot| (slot, now)));
@@ -140,6 +141,7 @@ impl Worker {
             self.turn(&mut events, timeout);
         }
         self.health.ended = self.clock.ticks();
+        self.health.scheduling = Scheduling::read().since(scheduling);
         self.health.lost_records = self.outlet.lost_records();
         self.health.lost_chunks = self.outlet.lost_chunks();
         self.health
