@@ -441,7 +441,13 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             idle_timeout: Nanos::from_secs(900),
             connect_timeout: Nanos::from_secs(10),
         },
-        instrument: InstrumentSpec { workers: None, cores: Vec::new(), kernel_stamps: true, strict: false },
+        instrument: InstrumentSpec {
+            workers: None,
+            cores: Vec::new(),
+            kernel_stamps: true,
+            strict: false,
+            max_client_error: None,
+        },
         output: OutputSpec {
             dir: None,
             json_out: None,

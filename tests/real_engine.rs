@@ -74,7 +74,7 @@ fn llama_cpp_and_the_client_count_the_same_tokens() {
     }
     assert_eq!(run.tokens(), run.counted, "completion and prompt tokens, client and server");
 
-    assert_eq!(run.document["schema"], "hammerscale.run/1.1");
+    assert_eq!(run.document["schema"], "hammerscale.run/1.2");
     assert_eq!(run.document["counts"]["ok"], REQUESTS);
     assert_eq!(run.document["counts"]["failed"], 0);
     assert_eq!(run.document["counts"]["by_status"]["200"], REQUESTS);

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::aggregate::heartbeat::Heartbeat;
 use crate::aggregate::rows::{RequestFacts, scale};
 use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
 use crate::metrics::row::RequestRow;
 use crate::record::mask::Mask;
-use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, StampKind};
+use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, RingFill, StampKind};
 use crate::units::{Nanos, Ticks};
 
 /// Pause between two looks at the rings: a ring holds about a second at full speed, and 5 ms of two cores' time is
@@ -74,6 +75,11 @@ pub struct Collected<S> {
     pub sink_error: Option<io::Error>,
     /// Output chunks whose request record never came: only after a ring drop.
     pub orphan_chunks: u64,
+    /// How full the fullest rings were when they were looked at, which is before they are emptied.
+    pub ring_fill: RingFill,
+    /// The longest time in which nothing of this process ran although nothing else had its core; `None` where the kernel
+    /// does not say.
+    pub stood_still: Option<Nanos>,
 }
 
 struct Collector<S> {
@@ -83,20 +89,27 @@ struct Collector<S> {
     /// Requests that ended after the newest anchor.
     waiting: Vec<(u32, RequestRecord)>,
     next_anchor: Nanos,
+    next_check: Nanos,
     next_flush: Nanos,
     rows: Vec<RequestRow>,
     sink_error: Option<io::Error>,
+    ring_fill: RingFill,
+    heartbeat: Heartbeat,
 }
 
 /// Collects until the workers have ended. Runs on a thread of its own.
 pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
+    let begin = setup.clock.monotonic();
     let mut collector = Collector {
         open: HashMap::new(),
         waiting: Vec::new(),
-        next_anchor: Nanos(setup.clock.monotonic().0.saturating_add(ANCHOR_DISTANCE.0)),
+        next_anchor: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0)),
+        next_check: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0 / 2)),
         next_flush: Nanos(0),
         rows: Vec::new(),
         sink_error: None,
+        ring_fill: RingFill::default(),
+        heartbeat: Heartbeat::new(setup.clock.clone()),
         setup,
     };
     loop {
@@ -107,11 +120,13 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
             break;
         }
         collector.anchor_when_due();
-        std::thread::sleep(PAUSE);
+        collector.heartbeat.pause(PAUSE);
     }
     collector.setup.timeline.push(collector.setup.clock.anchor());
-    // One more, so that even the shortest run has an anchor between two others to check the clock by.
-    std::thread::sleep(PAUSE);
+    // One more, with a reading before it, so that even the shortest run has one to check the clock by.
+    std::thread::sleep(PAUSE / 2);
+    collector.setup.timeline.check_against(collector.setup.clock.anchor());
+    std::thread::sleep(PAUSE / 2);
     collector.setup.timeline.push(collector.setup.clock.anchor());
     collector.settle(true);
     collector.finish()
@@ -121,6 +136,7 @@ impl<S: RowSink> Collector<S> {
     /// Empties the rings.
     fn drain(&mut self) {
         for (worker, inlet) in &mut self.setup.inlets {
+            self.ring_fill.raise(inlet.fill());
             // Records first: the chunks of a request are written before its record, so whatever record is seen here
             // has all its chunks in the other ring already.
             while let Ok(record) = inlet.records.pop() {
@@ -137,6 +153,11 @@ impl<S: RowSink> Collector<S> {
 
     fn anchor_when_due(&mut self) {
         let now = self.setup.clock.monotonic();
+        if now >= self.next_check {
+            // Half-way between two anchors, where a wrong scale shows most.
+            self.next_check = Nanos(now.0.saturating_add(ANCHOR_DISTANCE.0));
+            self.setup.timeline.check_against(self.setup.clock.anchor());
+        }
         if now < self.next_anchor {
             return;
         }
@@ -198,6 +219,8 @@ impl<S: RowSink> Collector<S> {
             sink: self.setup.sink,
             sink_error: self.sink_error,
             orphan_chunks: self.open.values().map(|c| c.len() as u64).sum(),
+            ring_fill: self.ring_fill,
+            stood_still: self.heartbeat.longest(),
         }
     }
 }

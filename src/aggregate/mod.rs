@@ -4,6 +4,7 @@ pub mod chunk;
 pub mod collector;
 pub mod concurrency;
 pub mod counts;
+mod heartbeat;
 pub mod lateness;
 pub mod rows;
 pub mod schedule;

@@ -27,5 +27,5 @@ mod worker;
 
 pub use pool::{Pool, PoolError};
 pub use route::Route;
-pub use setup::{OpenLoop, Prewarm, Reuse, WorkerHealth, WorkerSetup};
+pub use setup::{OpenLoop, Prewarm, Reads, Reuse, WorkerHealth, WorkerSetup};
 pub use stop::StopSignal;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::client::ports::Ports;
 use crate::client::route::Route;
 use crate::client::transport::Watched;
+use crate::clock::Scheduling;
 use crate::record::{Lateness, RequestRecord};
 use crate::schedule::Prepared;
 use crate::units::{Nanos, Ticks};
@@ -89,12 +90,27 @@ pub struct WorkerHealth {
     pub timer_lateness: Lateness,
     /// Processor time of its thread between these two.
     pub cpu: Nanos,
+    /// What the scheduler did to its thread in the loop.
+    pub scheduling: Scheduling,
+    /// Its receive calls that brought bytes.
+    pub reads: Reads,
     /// Requests that did not fit into the ring.
     pub lost_records: u64,
     /// Output chunks that did not fit into the ring.
     pub lost_chunks: u64,
     /// The connections it made before the run began, where that was asked for.
     pub prewarm: Option<Prewarm>,
+}
+
+/// Receive calls that brought bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// How many.
+    pub count: u64,
+    /// Those that filled the buffer: bytes were left behind in the socket.
+    pub filled: u64,
+    /// Bytes of the largest one.
+    pub largest: usize,
 }
 
 /// Connections made before the run began.
@@ -112,6 +128,16 @@ pub struct Prewarm {
     pub failed: u64,
     /// What the first failure was.
     pub failure: Option<String>,
+}
+
+impl Reads {
+    /// Counts one of `length` bytes.
+    #[inline]
+    pub(crate) fn add(&mut self, length: usize, is_filled: bool) {
+        self.count += 1;
+        self.filled += u64::from(is_filled);
+        self.largest = self.largest.max(length);
+    }
 }
 
 impl WorkerSetup {

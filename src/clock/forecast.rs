@@ -63,7 +63,13 @@ mod tests {
     use super::*;
 
     fn at(ticks: u64, ns: i64) -> Anchor {
-        Anchor { ticks: Ticks(ticks), monotonic: Nanos(ns), wall_offset: Nanos(0), width: Ticks(0) }
+        Anchor {
+            ticks: Ticks(ticks),
+            monotonic: Nanos(ns),
+            wall_offset: Nanos(0),
+            width: Ticks(0),
+            wall_width: Nanos(0),
+        }
     }
 
     #[test]

@@ -8,12 +8,14 @@
 
 pub mod anchor;
 pub mod forecast;
+pub mod scheduler;
 pub mod timeline;
 
 use crate::units::{Nanos, Ticks};
 
 pub use anchor::Anchor;
 pub use forecast::Forecast;
+pub use scheduler::{RunQueue, Scheduling};
 pub use timeline::{ClockCheck, Timeline};
 
 /// Reads raw ticks and kernel clocks. Cheap to clone; every thread has its own.

@@ -19,18 +19,25 @@ const STAMP_NOISE: Nanos = Nanos(2_000);
 #[derive(Debug, Clone)]
 pub struct Timeline {
     anchors: Vec<Anchor>,
+    /// Readings that nothing is scaled by.
+    readings: Vec<Anchor>,
     zero: Nanos,
 }
 
 /// What the end of the run says about the clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClockCheck {
-    /// Largest deviation of an anchor from the line through its neighbours: what a stamp half-way between two anchors
-    /// could be off by; `None` with fewer than three anchors.
+    /// Largest difference between a reading of CLOCK_MONOTONIC and this axis at the same ticks, over readings that the
+    /// axis is not made from; `None` without any.
     pub error: Option<Nanos>,
+    /// How far the two clocks may have been apart when they were read, at most: half the widest bracket around a reading
+    /// or an anchor. An error below this is no more than the reading's own.
+    pub bracket: Nanos,
+    /// The same for the wall clock, by which kernel stamps are moved onto the axis.
+    pub wall_bracket: Nanos,
     /// Distance of the first and the last anchor.
     pub compared_over: Nanos,
-    /// The first in parts per million of the second; `None` with fewer than three anchors.
+    /// The error in parts per million of that distance; `None` without readings.
     pub drift_ppm: Option<f64>,
     /// Anchors at which the counter or CLOCK_MONOTONIC had gone back.
     pub inversions: u64,
@@ -42,12 +49,17 @@ impl Timeline {
     /// A timeline whose zero is the first anchor.
     #[must_use]
     pub fn new(first: Anchor) -> Self {
-        Self { anchors: vec![first], zero: first.monotonic }
+        Self { anchors: vec![first], readings: Vec::new(), zero: first.monotonic }
     }
 
     /// Adds an anchor taken after all others.
     pub fn push(&mut self, anchor: Anchor) {
         self.anchors.push(anchor);
+    }
+
+    /// Keeps a reading to check the axis by. It takes no part in the scaling, so it does not testify for itself.
+    pub fn check_against(&mut self, reading: Anchor) {
+        self.readings.push(reading);
     }
 
     /// CLOCK_MONOTONIC at the run's zero.
@@ -104,23 +116,36 @@ impl Timeline {
     #[must_use]
     pub fn check(&self) -> ClockCheck {
         let compared_over = Nanos(self.last().monotonic.0.saturating_sub(self.zero.0));
-        let mut check =
-            ClockCheck { error: None, compared_over, drift_ppm: None, inversions: 0, wall_steps: 0 };
+        let all = || self.anchors.iter().chain(&self.readings);
+        let widest = all().map(|a| a.width).max().unwrap_or_default();
+        let wall_bracket = self.anchors.iter().map(|a| a.wall_width).max().unwrap_or_default();
+        let mut check = ClockCheck {
+            error: None,
+            bracket: Nanos(self.span(widest).0 / 2),
+            wall_bracket: Nanos(wall_bracket.0 / 2),
+            compared_over,
+            drift_ppm: None,
+            inversions: 0,
+            wall_steps: 0,
+        };
         for pair in self.anchors.windows(2) {
             if let [a, b] = pair {
                 check.inversions += u64::from(b.ticks < a.ticks || b.monotonic < a.monotonic);
                 check.wall_steps += u64::from((b.wall_offset.0 - a.wall_offset.0).abs() >= STEP.0);
             }
         }
-        for three in self.anchors.windows(3) {
-            if let [a, b, c] = three {
-                let error = Nanos((interpolate(a, c, b.ticks) - b.monotonic.0).abs());
-                check.error = Some(check.error.map_or(error, |x: Nanos| x.max(error)));
-            }
-        }
+        let read_at = |reading: &Anchor| Nanos(reading.monotonic.0.saturating_sub(self.zero.0));
+        let errors = self.readings.iter().map(|r| Nanos((self.at(r.ticks).0 - read_at(r).0).abs()));
+        check.error = errors.max();
         let share = |error: Nanos| error.as_secs_f64() / compared_over.as_secs_f64() * 1e6;
         check.drift_ppm = check.error.filter(|_| compared_over.0 > 0).map(share);
         check
+    }
+
+    /// How long a few ticks are.
+    fn span(&self, ticks: Ticks) -> Nanos {
+        let start = self.first().ticks;
+        Nanos(self.at(Ticks(start.0.saturating_add(ticks.0))).0.saturating_sub(self.at(start).0))
     }
 
     fn around(&self, ticks: Ticks) -> (&Anchor, &Anchor) {
@@ -164,7 +189,8 @@ mod tests {
             ticks: Ticks(ticks),
             monotonic: Nanos(monotonic),
             wall_offset: Nanos(wall_offset),
-            width: Ticks(1),
+            width: Ticks(60),
+            wall_width: Nanos(80),
         }
     }
 
@@ -217,13 +243,15 @@ mod tests {
     #[test]
     fn a_bent_clock_is_seen() {
         let s = Nanos::PER_SECOND;
-        let t = line(&[
-            anchor(0, 0, 0),
-            anchor(s.cast_unsigned(), s + 1_000, 0),
-            anchor((2 * s).cast_unsigned(), 2 * s, 0),
-        ]);
+        // The counter is fast for a second and slow for another; two anchors alone do not show it.
+        let mut t = line(&[anchor(0, 0, 0), anchor((2 * s).cast_unsigned(), 2 * s, 0)]);
+        assert_eq!((t.check().error, t.check().drift_ppm), (None, None));
+        t.check_against(anchor(s.cast_unsigned() / 2, s / 2 - 500, 0));
+        t.check_against(anchor(s.cast_unsigned(), s - 1_000, 0));
+        assert_eq!(t.at(Ticks(s.cast_unsigned())), Nanos(s), "a reading bends no axis");
         let check = t.check();
         assert_eq!(check.error, Some(Nanos(1_000)));
+        assert_eq!((check.bracket, check.wall_bracket), (Nanos(30), Nanos(40)));
         assert!((check.drift_ppm.unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(check.compared_over, Nanos(2 * s));
     }

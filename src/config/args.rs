@@ -158,6 +158,9 @@ pub struct RunArgs {
     /// Fail the run also when the instrument's verdict is only suspect
     #[arg(long, help_heading = "Instrument")]
     pub strict_instrument: bool,
+    /// Fail the run when the client may have added more than D to a latency (99th percentile); needs kernel stamps
+    #[arg(long, value_name = "D", value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Instrument")]
+    pub max_client_error: Option<Nanos>,
 
     /// Directory for the results
     #[arg(long, value_name = "DIR", help_heading = "Output")]

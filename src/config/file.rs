@@ -266,7 +266,7 @@ fn merged(typed: RunArgs, file: RunArgs, given: &mut Vec<&'static str>) -> RunAr
         base_url endpoint_path sim endpoint model api_key_env api_key_file requests concurrency rate arrival burst connection
         timeout idle_timeout connect_timeout compat ctx_tokens seed max_tokens response_words prompt_cache_mode
         prompts source_ip shared_prefix_tokens controlled_output_policy max_model_len margin capture_limit temperature top_p
-        thinking_mode reasoning_effort workers cores stamps out json_out progress format engine gpu tier manifest
+        thinking_mode reasoning_effort workers cores stamps max_client_error out json_out progress format engine gpu tier manifest
         source_recipe clock_domain_id configuration_fingerprint config;
         no_request_id prewarm request_canaries no_thinking strict_instrument overwrite quiet dry_run;
         header label;

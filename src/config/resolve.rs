@@ -144,15 +144,17 @@ fn simulator(text: &str) -> Result<SimSpec, UsageError> {
     Ok(spec)
 }
 
+/// A time limit, or an error that says the range.
+fn time_limit(flag: &str, limit: Nanos) -> Result<Nanos, UsageError> {
+    if limit > Nanos(0) && limit <= defaults::MAX_TIME_LIMIT {
+        return Ok(limit);
+    }
+    let most = format_duration(defaults::MAX_TIME_LIMIT);
+    Err(UsageError::range(flag, format!("more than 0s and at most {most}")))
+}
+
 fn connection(args: &RunArgs) -> Result<ConnectionSpec, UsageError> {
-    let limit = |flag, value: Option<Nanos>, default| {
-        let value = value.unwrap_or(default);
-        if value > Nanos(0) && value <= defaults::MAX_TIME_LIMIT {
-            return Ok(value);
-        }
-        let most = format_duration(defaults::MAX_TIME_LIMIT);
-        Err(UsageError::range(flag, format!("more than 0s and at most {most}")))
-    };
+    let limit = |flag, value: Option<Nanos>, default| time_limit(flag, value.unwrap_or(default));
     let mode = args.connection.unwrap_or(ConnectionMode::Keep);
     if args.prewarm && mode == ConnectionMode::Fresh {
         let reason = "a connection made before the first request is not a fresh one";
@@ -179,10 +181,18 @@ fn instrument(args: &RunArgs) -> Result<InstrumentSpec, UsageError> {
         let reason = format!("{workers} workers need as many cores, and {named} are named");
         return Err(UsageError::clash("--workers", "--cores", reason));
     }
+    let kernel_stamps = args.stamps != Some(Stamps::User);
+    let max_client_error =
+        args.max_client_error.map(|limit| time_limit("--max-client-error", limit)).transpose()?;
+    if max_client_error.is_some() && !kernel_stamps {
+        let reason = "without kernel stamps nobody knows how late reading was";
+        return Err(UsageError::clash("--max-client-error", "--stamps user", reason));
+    }
     Ok(InstrumentSpec {
         workers: workers.or(named).and_then(|n| u32::try_from(n).ok()),
         cores,
-        kernel_stamps: args.stamps != Some(Stamps::User),
+        kernel_stamps,
         strict: args.strict_instrument,
+        max_client_error,
     })
 }

@@ -201,6 +201,8 @@ pub struct InstrumentSpec {
     pub kernel_stamps: bool,
     /// A verdict of `suspect` also fails the run.
     pub strict: bool,
+    /// Most that the client may add to a latency; more makes the verdict invalid.
+    pub max_client_error: Option<Nanos>,
 }
 
 /// How progress is shown.

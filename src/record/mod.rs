@@ -22,7 +22,7 @@ pub use request::{
     CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
     RequestRecord,
 };
-pub use ring::{Inlet, Outlet, rings};
+pub use ring::{Inlet, Outlet, RingFill, rings};
 pub use stamps::{Stamp, StampKind};
 pub use transport::TransportFacts;
 pub use usage::{MAX_TOKENS, Usage};

@@ -34,7 +34,7 @@ use crate::metrics::row::StampSource;
 use crate::record::RunId;
 use crate::report::host::{Host, Tool};
 use crate::report::ordered::OrderedMap;
-use crate::report::validity::InstrumentFacts;
+use crate::report::validity::{Asked, InstrumentFacts};
 use crate::report::warnings::{self, Warning};
 use crate::units::{Nanos, UnixNanos, calendar};
 
@@ -54,7 +54,10 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines, `sent_wire_ns`, `rtt_us`,
 ///   `retransmits` and `unacked_us`; `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
 ///   `artifact.json` follow from what is given in this document and from the records.
-pub const SCHEMA: &str = "hammerscale.run/1.1";
+/// * 1.2: `instrument.client_error_us`, `workers`, `steal_share`, `stood_still_ms`, `reads`, `ring_fill`,
+///   `coalesced_late_share`, `coalesced_sent_share`; `instrument.clock.error_us`, `bracket_us`, `wall_bracket_us`;
+///   `spec.instrument.max_client_error_us`. The figures of scheduler and hypervisor are filled in.
+pub const SCHEMA: &str = "hammerscale.run/1.2";
 
 /// What the plan says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,7 +236,7 @@ impl RunDocument {
             tokens: TokensDoc::of(&summary.tokens),
             stream: Some(StreamDoc::of(&summary.stream)),
             slowest: SlowDoc::all(&summary.slowest, facts.run_id.as_str()),
-            instrument: InstrumentDoc::of(facts.instrument, &summary.stamps),
+            instrument: InstrumentDoc::of(facts.instrument, summary),
             compat: PeerDoc::all(facts.reference_metrics, &summary.compat),
             warnings: Vec::new(),
         };
@@ -271,7 +274,7 @@ impl RunDocument {
         again.tokens = TokensDoc::of(&summary.tokens);
         again.stream = Some(StreamDoc::of(&summary.stream));
         let kernel_stamps_asked = self.spec.instrument.stamps == StampSource::Kernel.name();
-        again.instrument.take_stamps(&summary.stamps, kernel_stamps_asked);
+        again.instrument.take_stamps(summary, kernel_stamps_asked);
         again
     }
 
@@ -290,7 +293,8 @@ impl RunDocument {
     /// things, so the judgement of its documents stays as it is.
     pub fn take_judgement(&mut self, summary: &Summary, reference_ok: Option<u64>) {
         if self.schema == SCHEMA {
-            self.instrument.take_judgement(self.counts.dropped_stamps, summary);
+            let asked = Asked::of(&self.spec);
+            self.instrument.take_judgement(asked, self.counts.dropped_stamps, summary);
             let found = warnings::find(self, summary, reference_ok);
             self.warnings = found.into_iter().map(WarningDoc::of).collect();
         }

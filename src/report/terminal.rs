@@ -340,7 +340,12 @@ fn instrument(page: &mut Page, document: &RunDocument) {
             pieces.push(Piece::plain(format!("{what} p50 {p50}, p99 {p99}")));
         }
     }
-    if let Some(drift) = facts.clock.drift_ppm {
+    if let Some(added) = facts.client_error_us {
+        pieces.push(Piece::plain(format!("client adds at most {} (p99)", display::span_ms(added / 1e3))));
+    }
+    if let Some(error) = facts.clock.error_us {
+        pieces.push(Piece::plain(format!("clock {} off", display::span_ms(error / 1e3))));
+    } else if let Some(drift) = facts.clock.drift_ppm {
         pieces.push(Piece::plain(format!("clock {} ppm off", display::significant(drift, 2))));
     }
     if pieces.is_empty() && facts.reasons.is_empty() {

@@ -5,12 +5,19 @@
 //! server. What an open loop holds is its schedule; what a closed loop holds instead is its concurrency, and its slots
 //! must not wait for the client.
 
+pub(in crate::report) mod client_error;
+pub mod overload;
+pub mod stamps;
+
 use std::fmt;
 
 use crate::aggregate::schedule::LATE;
 use crate::aggregate::summary::{Spread, Summary};
+use crate::config::spec::Endpoint;
+use crate::record::RingFill;
 use crate::report::calibration::lookup::CalibrationNote;
 use crate::report::document::instrument::InstrumentDoc;
+use crate::report::document::spec::SpecDoc;
 use crate::units::{Bytes, Nanos, PerSecond, display};
 
 /// Largest rate error of the clock, in parts per million, against CLOCK_MONOTONIC. One part per million is a
@@ -23,21 +30,11 @@ pub const MIN_CLOCK_ERROR: Nanos = Nanos(1_000);
 /// Share of requests with a stamp before one that it must follow from which on the clock counts as broken. Fewer are
 /// the trace of one disturbed bracket between the two clock domains, and make the run suspect.
 pub const MAX_INVERTED_SHARE: f64 = 0.001;
-/// Largest 99th percentile of (user stamp − kernel stamp), in microseconds. An idle reader stays below 20, a loaded one
-/// below 50; a millisecond means that the reading core was taken away or saturated.
-pub const MAX_READ_DELAY_P99_US: f64 = 1_000.0;
-/// Longest read delay, in microseconds, that is not told. Machines stop a process for tens of milliseconds now and then;
-/// a quarter of a second is a client that stood still, however few reads it hit.
-pub const MAX_READ_DELAY_US: f64 = 250_000.0;
-/// From this 99th percentile of the read delay on, in microseconds, coalesced events may be our own doing: three times
-/// what a reader with 1,000 streams shows.
-pub const HIGH_READ_DELAY_P99_US: f64 = 100.0;
-/// Largest share of output chunks that share a read with an earlier one, while the read delay is high.
-pub const MAX_COALESCED_SHARE: f64 = 0.05;
 /// Largest share of the slots' time between the end of one request and the beginning of the next. The slots then held
 /// less concurrency than was asked for, and the request rate is the client's as much as the server's. Measured on two
 /// cores: below 0.1% with answers of tens of milliseconds, up to 9% with answers of a few, 46% to 59% where a server
-/// answers at once and the client does all it can.
+/// answers at once and the client does all it can. Of plain requests it is only told: to find the most that a client and
+/// a server do together is what they are often for, and the sentence says whose limit was met.
 pub const MAX_SLOT_WAIT_SHARE: f64 = 0.1;
 /// A slot that waited less than this over the whole run shows no slow client: machines stop a process for tens of
 /// milliseconds now and then, and in a short run of fast answers one such stop is a large share.
@@ -62,6 +59,15 @@ pub enum Verdict {
     Invalid,
 }
 
+/// What was asked for that the verdict depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Asked {
+    /// Most that the client may add to a latency, in microseconds.
+    pub max_client_error_us: Option<f64>,
+    /// Plain requests, not those of a model's endpoint.
+    pub plain: bool,
+}
+
 /// What the run knows about its instrument beyond what its rows say.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct InstrumentFacts {
@@ -78,7 +84,13 @@ pub struct InstrumentFacts {
     /// How late timers fired, in microseconds.
     pub timer_lateness_us: Option<Spread>,
     /// Time that the hypervisor took from this machine during the run.
-    pub steal: Option<Nanos>,
+    pub steal: Option<StealFacts>,
+    /// Longest time in which nothing of this process ran although nothing else had its core.
+    pub stood_still: Option<Nanos>,
+    /// Receive calls that brought bytes.
+    pub reads: Option<ReadFacts>,
+    /// How full the fullest rings were.
+    pub ring_fill: Option<RingFill>,
     /// Largest resident size of this process so far.
     pub peak_rss: Option<Bytes>,
     /// Processor time of this process so far, all threads.
@@ -108,6 +120,26 @@ pub struct PrewarmFacts {
     pub connect_us: Option<Spread>,
 }
 
+/// What the hypervisor took.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StealFacts {
+    /// Of all cores together.
+    pub time: Nanos,
+    /// The same as a share of their time.
+    pub share: f64,
+}
+
+/// Receive calls that brought bytes, of all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadFacts {
+    /// How many.
+    pub count: u64,
+    /// Those that filled the buffer.
+    pub filled: u64,
+    /// Bytes of the largest one.
+    pub largest: u64,
+}
+
 /// What is known about one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct WorkerFacts {
@@ -115,6 +147,8 @@ pub struct WorkerFacts {
     pub core: Option<u32>,
     /// Share of the run in which its loop was not waiting.
     pub busy_share: Option<f64>,
+    /// How long its loop ran.
+    pub span: Option<Nanos>,
     /// Time it was ready to run and did not run.
     pub run_queue_wait: Option<Nanos>,
     /// How often it was taken off its core against its will.
@@ -126,8 +160,14 @@ pub struct WorkerFacts {
 pub struct ClockFacts {
     /// Its name, such as the counter that is read; `None` where it is unknown.
     pub source: Option<String>,
-    /// Rate error against CLOCK_MONOTONIC, in parts per million; `None` where it was not checked.
+    /// Largest error of the axis in parts per million of the run; `None` where it was not checked.
     pub drift_ppm: Option<f64>,
+    /// That error: the largest difference from CLOCK_MONOTONIC.
+    pub error: Option<Nanos>,
+    /// How far the two clocks may have been apart when they were read, at most.
+    pub bracket: Nanos,
+    /// The same for the wall clock.
+    pub wall_bracket: Nanos,
     /// Over how long the rate was compared.
     pub compared_over: Nanos,
     /// Readings that went backwards.
@@ -147,6 +187,17 @@ pub struct Judgement {
     pub notes: Vec<String>,
 }
 
+impl Asked {
+    /// What a document says was asked for.
+    #[must_use]
+    pub fn of(spec: &SpecDoc) -> Self {
+        Self {
+            max_client_error_us: spec.instrument.max_client_error_us,
+            plain: spec.target.endpoint == Endpoint::Http.name(),
+        }
+    }
+}
+
 impl PrewarmFacts {
     /// Connections made per second; `None` when that took no time.
     #[must_use]
@@ -159,12 +210,14 @@ impl PrewarmFacts {
 /// Judges a run, from what its document says about the instrument, so that a saved run is judged as it was at its end.
 /// `dropped_stamps` are the chunk stamps that did not fit a ring.
 #[must_use]
-pub fn judge(instrument: &InstrumentDoc, dropped_stamps: u64, summary: &Summary) -> Judgement {
+pub fn judge(instrument: &InstrumentDoc, asked: Asked, dropped_stamps: u64, summary: &Summary) -> Judgement {
     let mut findings = Vec::new();
     lost(instrument, dropped_stamps, summary, &mut findings);
     clock(instrument, summary, &mut findings);
-    stamps(instrument, summary, &mut findings);
-    slots(summary, &mut findings);
+    stamps::added(instrument, asked, summary, &mut findings);
+    let is_behind = stamps::late(instrument, summary, &mut findings);
+    overload::find(instrument, summary, is_behind, asked.plain, &mut findings);
+    slots(summary, asked.plain, &mut findings);
     late_sends(summary, &mut findings);
     unsent(summary, &mut findings);
     findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
@@ -235,59 +288,8 @@ fn clock(instrument: &InstrumentDoc, summary: &Summary, findings: &mut Findings)
     }
 }
 
-fn stamps(instrument: &InstrumentDoc, summary: &Summary, findings: &mut Findings) {
-    let stamps = &summary.stamps;
-    let received = stamps.kernel_requests + stamps.user_requests;
-    if instrument.kernel_stamps_missing > 0 {
-        let (missing, all) = (display::whole(instrument.kernel_stamps_missing), display::whole(received));
-        findings.push((
-            Verdict::Suspect,
-            format!("{missing} of {all} requests came without kernel stamps and are timed by the user clock"),
-        ));
-    }
-    if let Some(max) = stamps.read_delay_us.map(|d| d.percentiles.max).filter(|max| *max > MAX_READ_DELAY_US)
-    {
-        let max = display::span_ms(max / 1e3);
-        findings
-            .push((Verdict::Suspect, format!("the client stood still: something waited {max} to be read")));
-    }
-    let p99 = stamps.read_delay_us.map(|delay| delay.percentiles.p99);
-    match p99 {
-        Some(p99) if p99 > MAX_READ_DELAY_P99_US => {
-            let (p99, limit) = (display::span_ms(p99 / 1e3), display::span_ms(MAX_READ_DELAY_P99_US / 1e3));
-            findings.push((
-                Verdict::Suspect,
-                format!("reading fell behind the kernel: p99 of the read delay is {p99}, above {limit}"),
-            ));
-        }
-        None if received > 0 => findings.push((
-            Verdict::Suspect,
-            "how late reading was is unknown: there is no kernel stamp to compare with".to_owned(),
-        )),
-        _ => {}
-    }
-    let coalesced = share(stamps.coalesced_chunks, stamps.output_chunks);
-    if let Some(share) = coalesced.filter(|share| *share > MAX_COALESCED_SHARE) {
-        let share = display::percent(share);
-        findings.push(match p99.filter(|p99| *p99 > HIGH_READ_DELAY_P99_US) {
-            Some(p99) => (
-                Verdict::Suspect,
-                format!(
-                    "{share} of the output chunks share a read with an earlier one while the read delay is \
-                     high (p99 {}): this side may have merged them",
-                    display::span_ms(p99 / 1e3)
-                ),
-            ),
-            None => (
-                Verdict::Valid,
-                format!("{share} of the output chunks share a read with an earlier one: they were sent so"),
-            ),
-        });
-    }
-}
-
 /// Whether the slots of the closed loop waited for the client.
-fn slots(summary: &Summary, findings: &mut Findings) {
+fn slots(summary: &Summary, plain: bool, findings: &mut Findings) {
     // Without a valid request there is no rate to doubt, and a server that refuses at once is never waited for.
     if summary.counts.ok == 0 {
         return;
@@ -300,13 +302,17 @@ fn slots(summary: &Summary, findings: &mut Findings) {
         let (waited, whole) = (shown(time.waited), shown(time.whole()));
         let (share, limit, held) =
             (display::percent(share), display::percent(MAX_SLOT_WAIT_SHARE), display::percent(1.0 - share));
-        findings.push((
-            Verdict::Suspect,
-            format!(
-                "the client was the bottleneck and held {held} of the concurrency: between requests, slots waited for \
-                 it for {waited} of {whole} ({share}, above {limit})"
-            ),
-        ));
+        let slots =
+            format!("between requests, slots waited for it for {waited} of {whole} ({share}, above {limit})");
+        findings.push(if plain {
+            (
+                Verdict::Valid,
+                format!("the request rate is the client's limit, not only the server's: {slots}"),
+            )
+        } else {
+            let held = format!("the client was the bottleneck and held {held} of the concurrency");
+            (Verdict::Suspect, format!("{held}: {slots}"))
+        });
     }
     let window = summary.spans.and_then(|spans| spans.window.end.since(spans.window.start));
     let Some(window) = window.filter(|window| *window > Nanos(0) && time.kept_slots > 0) else { return };
@@ -393,7 +399,7 @@ mod tests {
     use super::*;
     use crate::aggregate::schedule::ScheduleKept;
     use crate::aggregate::slots::SlotTime;
-    use crate::aggregate::summary::{ChunkPopulations, Facts};
+    use crate::aggregate::summary::{ChunkPopulations, Coalesced, Facts};
     use crate::metrics::Percentiles;
     use crate::metrics::testing::row;
 
@@ -414,6 +420,26 @@ mod tests {
         Spread { count: 1_000, mean: 8.0, percentiles }
     }
 
+    fn worker(run_queue_wait_ms: i64, busy_share: f64) -> WorkerFacts {
+        WorkerFacts {
+            core: Some(1),
+            busy_share: Some(busy_share),
+            span: Some(Nanos::from_secs(10)),
+            run_queue_wait: Some(Nanos::from_millis(run_queue_wait_ms)),
+            involuntary_switches: Some(7),
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "what it is put into is an option")]
+    fn steal(share: f64) -> Option<StealFacts> {
+        Some(StealFacts { time: Nanos::from_millis(600), share })
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "what it is put into is an option")]
+    fn reads(filled: u64) -> Option<ReadFacts> {
+        Some(ReadFacts { count: 100, filled, largest: 65_536 })
+    }
+
     fn waited(waited_ms: i64, in_flight_ms: i64, slots: u64) -> SlotTime {
         let (waited, in_flight) = (Nanos::from_millis(waited_ms), Nanos::from_millis(in_flight_ms));
         SlotTime { slots, waited, in_flight, ..SlotTime::default() }
@@ -429,10 +455,13 @@ mod tests {
         let mut summary = Summary::of(&rows, &ChunkPopulations::new(&rows, &facts), facts);
         summary.counts.started = 10_000;
         summary.stamps.read_delay_us = Some(spread(20.0));
-        (summary.stamps.output_chunks, summary.stamps.coalesced_chunks) = (1_000, 50);
+        summary.stamps.output_chunks = 1_000;
+        summary.stamps.coalesced = Coalesced { sent: 50, late: 50 };
         let clock = ClockFacts {
             source: Some("tsc".to_owned()),
             drift_ppm: Some(-0.02),
+            error: Some(Nanos(250)),
+            wall_bracket: Nanos(50),
             compared_over: Nanos::from_secs(60),
             ..ClockFacts::default()
         };
@@ -444,7 +473,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "a table: one line of the rule an entry")]
     fn the_rule_line_by_line() {
         type Change = fn(&mut InstrumentFacts, &mut Summary);
-        let table: [(&str, Change, Verdict, &str); 30] = [
+        let table: [(&str, Change, Verdict, &str); 40] = [
             ("nothing", |_, _| {}, Verdict::Valid, ""),
             ("a ring drop", |f, _| f.ring_drops = 1, Verdict::Invalid, "1 record lost"),
             ("a lost stamp", |f, _| f.dropped_stamps = 3, Verdict::Invalid, "3 chunk stamps"),
@@ -530,15 +559,43 @@ mod tests {
                 Verdict::Suspect,
                 "only 989 of 1,000 requests of the schedule were begun (98.9%)",
             ),
-            ("the server batches", |_, s| s.stamps.coalesced_chunks = 51, Verdict::Valid, "sent so"),
+            ("the server batches", |_, s| s.stamps.coalesced.sent = 51, Verdict::Valid, "sent so"),
             (
-                "batches and a high delay",
-                |_, s| {
-                    s.stamps.coalesced_chunks = 51;
-                    s.stamps.read_delay_us = Some(spread(101.0));
-                },
+                "merged here",
+                |_, s| s.stamps.coalesced.late = 51,
                 Verdict::Suspect,
                 "5.10% of the output chunks",
+            ),
+            ("steal at the limit", |f, _| f.steal = steal(0.05), Verdict::Valid, ""),
+            (
+                "steal",
+                |f, _| f.steal = steal(0.06),
+                Verdict::Suspect,
+                "6.00% of this machine's time to others",
+            ),
+            ("still at the limit", |f, _| f.stood_still = Some(Nanos::from_millis(100)), Verdict::Valid, ""),
+            (
+                "a stopped process",
+                |f, _| f.stood_still = Some(Nanos::from_millis(203)),
+                Verdict::Suspect,
+                "stood still for 203 ms: it was stopped",
+            ),
+            ("a queue at the limit", |f, _| f.workers = vec![worker(500, 0.5)], Verdict::Valid, ""),
+            (
+                "hogs",
+                |f, _| f.workers = vec![worker(600, 0.5), worker(4_000, 0.99), worker(0, 0.1)],
+                Verdict::Suspect,
+                "other programs ran on the core of worker 1: it waited for it for 4.00 s of 10.0 s (40.0%, above 5.00%) \
+                 and was taken off it 7 times",
+            ),
+            ("busy without being late", |f, _| f.workers = vec![worker(0, 0.99)], Verdict::Valid, ""),
+            ("full buffers", |f, _| f.reads = reads(2), Verdict::Valid, "2.00% of the reads filled"),
+            ("few full buffers", |f, _| f.reads = reads(1), Verdict::Valid, ""),
+            (
+                "a ring that was nearly full",
+                |f, _| f.ring_fill = Some(RingFill { records: 0.1, chunks: 0.63 }),
+                Verdict::Valid,
+                "63.0% full",
             ),
             (
                 "the worst decides and stands first",
@@ -550,8 +607,8 @@ mod tests {
         for (what, change, verdict, word) in table {
             let (mut facts, mut summary) = good();
             change(&mut facts, &mut summary);
-            let document = InstrumentDoc::of(&facts, &summary.stamps);
-            let judgement = judge(&document, facts.dropped_stamps, &summary);
+            let document = InstrumentDoc::of(&facts, &summary);
+            let judgement = judge(&document, Asked::default(), facts.dropped_stamps, &summary);
             assert_eq!(judgement.verdict, verdict, "{what}: {judgement:?}");
             assert_eq!(judgement.reasons.is_empty(), verdict == Verdict::Valid, "{what}");
             let said = judgement.reasons.first().or(judgement.notes.first());
@@ -560,12 +617,68 @@ mod tests {
         }
     }
 
+    /// Of the two made-up requests one takes a millisecond to send and the clock adds 0.3 µs.
+    #[test]
+    fn the_bound_of_the_clients_error_is_the_sum_of_its_parts_and_is_held_to_what_was_asked() {
+        let judged = |change: fn(&mut InstrumentFacts, &mut Summary), limit_us: f64| {
+            let (mut facts, mut summary) = good();
+            (summary.stamps.user_requests, summary.counts.ok) = (0, 2);
+            change(&mut facts, &mut summary);
+            let document = InstrumentDoc::of(&facts, &summary);
+            let asked = Asked { max_client_error_us: Some(limit_us), plain: false };
+            (document.client_error_us, judge(&document, asked, 0, &summary))
+        };
+        let near = |bound: Option<f64>, us: f64| (bound.unwrap() - us).abs() < 1e-6;
+        let (bound, allowed) = judged(|_, _| {}, 1_000.4);
+        assert!(near(bound, 1_000.3) && allowed.verdict == Verdict::Valid, "{bound:?} {allowed:?}");
+        let (_, refused) = judged(|_, _| {}, 1_000.2);
+        assert_eq!(refused.verdict, Verdict::Invalid);
+        assert!(
+            refused.reasons[0].contains("1.00 ms to a latency (p99), more than the 1.00 ms"),
+            "{refused:?}"
+        );
+        // What is timed by the user-space clock is later by the read delay.
+        assert!(near(judged(|_, s| s.stamps.user_requests = 1, 1.0).0, 1_020.3));
+        let unknown: [fn(&mut InstrumentFacts, &mut Summary); 3] = [
+            |_, s| (s.stamps.user_requests, s.stamps.read_delay_us) = (1, None),
+            |f, _| f.clock.error = None,
+            |_, s| s.metrics.clear(),
+        ];
+        for change in unknown {
+            let (bound, judgement) = judged(change, 1_000_000.0);
+            assert_eq!((bound, judgement.verdict), (None, Verdict::Invalid));
+            assert!(judgement.reasons[0].contains("is unknown, and --max-client-error"), "{judgement:?}");
+        }
+    }
+
+    /// A client at its limit is what plain requests are often for.
+    #[test]
+    fn of_plain_requests_the_limit_of_the_client_is_told() {
+        let (facts, mut summary) = good();
+        summary.stamps.slot_time = waited(3_870, 1_930, 8);
+        let asked = Asked { plain: true, ..Asked::default() };
+        let judgement = judge(&InstrumentDoc::of(&facts, &summary), asked, 0, &summary);
+        assert_eq!(judgement.verdict, Verdict::Valid);
+        assert!(judgement.notes[0].starts_with("the request rate is the client's limit"), "{judgement:?}");
+        assert!(judgement.notes[0].contains("66.7%"), "{judgement:?}");
+    }
+
+    #[test]
+    fn a_worker_that_cannot_keep_up_is_named_where_reading_falls_behind() {
+        let (mut facts, mut summary) = good();
+        facts.workers = vec![worker(0, 0.1), worker(0, 0.99)];
+        summary.stamps.read_delay_us = Some(spread(1_500.0));
+        let judgement = judge(&InstrumentDoc::of(&facts, &summary), Asked::default(), 0, &summary);
+        let named = "worker 1 had no pause (busy for 99.0% of the run)";
+        assert!(judgement.reasons.iter().any(|reason| reason.contains(named)), "{judgement:?}");
+    }
+
     #[test]
     fn a_run_that_received_nothing_has_nothing_to_be_suspect_about() {
         let facts = Facts { planned: 2, ..Facts::default() };
         let empty = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
         let facts = InstrumentFacts { kernel_stamps: true, ..InstrumentFacts::default() };
-        let judgement = judge(&InstrumentDoc::of(&facts, &empty.stamps), 0, &empty);
+        let judgement = judge(&InstrumentDoc::of(&facts, &empty), Asked::default(), 0, &empty);
         assert_eq!(judgement, Judgement { verdict: Verdict::Valid, reasons: vec![], notes: vec![] });
     }
 }

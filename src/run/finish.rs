@@ -25,7 +25,9 @@ use crate::report::host::{self, Host, Tool};
 use crate::report::recorder::RunRecorder;
 use crate::report::terminal::layout::Style;
 use crate::report::terminal::{self, FilesNote};
-use crate::report::validity::{self, ClockFacts, InstrumentFacts, PrewarmFacts, Verdict, WorkerFacts};
+use crate::report::validity::{
+    self, Asked, ClockFacts, InstrumentFacts, PrewarmFacts, ReadFacts, Verdict, WorkerFacts,
+};
 use crate::run::error::RunError;
 use crate::run::measure::Measured;
 use crate::run::target::Target;
@@ -106,7 +108,9 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let artifact_file = artifact.as_ref().map(|text| (RunFile::Artifact, text.as_bytes()));
     let files: Vec<_> = artifact_file.into_iter().chain([(RunFile::Run, json.as_bytes())]).collect();
     recorded.finish(&files).map_err(RunError::Results)?;
-    let verdict = validity::judge(&document.instrument, document.counts.dropped_stamps, &summary).verdict;
+    let asked = Asked::of(&document.spec);
+    let lost = document.counts.dropped_stamps;
+    let verdict = validity::judge(&document.instrument, asked, lost, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
     Ok(Finish { exit, document, artifact, worker_cpu })
 }
@@ -179,16 +183,29 @@ fn plan_facts(spec: &RunSpec, plan: &Plan) -> PlanFacts {
 /// What the run knows about its own instrument beside the rows.
 fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFacts {
     let timeline = &measured.collected.timeline;
-    let lost = |of: fn(&WorkerHealth) -> u64| measured.health.iter().flatten().map(of).sum::<u64>();
+    let total = |of: fn(&WorkerHealth) -> u64| measured.health.iter().flatten().map(of).sum::<u64>();
     let lost_workers = measured.health.iter().filter(|h| h.is_none()).count() as u64;
     InstrumentFacts {
         kernel_stamps: spec.instrument.kernel_stamps,
-        ring_drops: lost(|h| h.lost_records),
-        dropped_stamps: lost(|h| h.lost_chunks),
+        ring_drops: total(|h| h.lost_records),
+        dropped_stamps: total(|h| h.lost_chunks),
         unresolved: lost_workers + measured.collected.orphan_chunks,
         workers: measured.health.iter().flatten().map(|h| worker(h, timeline)).collect(),
         timer_lateness_us: lateness::spread(measured.health.iter().flatten().map(|h| &h.timer_lateness)),
-        steal: None,
+        steal: measured.machine.0.zip(measured.machine.1).and_then(|(a, b)| b.stolen_since(a)),
+        ring_fill: Some(measured.collected.ring_fill),
+        stood_still: measured.collected.stood_still,
+        reads: Some(ReadFacts {
+            count: total(|h| h.reads.count),
+            filled: total(|h| h.reads.filled),
+            largest: measured
+                .health
+                .iter()
+                .flatten()
+                .map(|h| h.reads.largest as u64)
+                .max()
+                .unwrap_or_default(),
+        }),
         peak_rss: None,
         cpu_time: None,
         prewarm: prewarm(measured),
@@ -228,8 +245,9 @@ fn worker(health: &WorkerHealth, timeline: &Timeline) -> WorkerFacts {
     WorkerFacts {
         core: health.pinned_core.and_then(|c| u32::try_from(c).ok()),
         busy_share: share,
-        run_queue_wait: None,
-        involuntary_switches: None,
+        span: Some(span),
+        run_queue_wait: health.scheduling.run_queue_wait,
+        involuntary_switches: health.scheduling.involuntary_switches,
     }
 }
 
@@ -238,6 +256,9 @@ fn clock(timeline: &Timeline) -> ClockFacts {
     ClockFacts {
         source: Some("tsc".to_owned()),
         drift_ppm: check.drift_ppm,
+        error: check.error,
+        bracket: check.bracket,
+        wall_bracket: check.wall_bracket,
         compared_over: check.compared_over,
         inversions: check.inversions,
         wall_steps: check.wall_steps,

@@ -23,6 +23,7 @@ use crate::run::error::RunError;
 use crate::run::feeder::{feed, supply_capacity};
 use crate::run::progress::Progress;
 use crate::run::request::{Render, answer_rule, own_bytes};
+use crate::run::usage::MachineTime;
 use crate::schedule::{Pacer, Supply};
 use crate::units::{Nanos, Ticks};
 
@@ -65,6 +66,8 @@ pub struct Measured<S> {
     pub ended: Ticks,
     /// An operator cut the run.
     pub interrupted: bool,
+    /// The machine's time before and after.
+    pub machine: (Option<MachineTime>, Option<MachineTime>),
 }
 
 /// SIGINT and SIGTERM, caught from before the first packet on.
@@ -121,6 +124,7 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         let pacer = self.spec.load.arrivals.map(|arrivals| Pacer::new(arrivals, self.spec.prompt.seed));
         let feeder = start_feeder(&supply, requests, pacer, self.render, &feeder_stop)?;
         let mut progress = Progress::new(self.spec.output.progress, self.spec.output.quiet, live, requests);
+        let machine = MachineTime::read();
         let released = clock.ticks();
         pool.start();
         let interrupted = watch(&pool, &stop, signals, &mut progress, &clock).await;
@@ -128,12 +132,13 @@ impl<S: RowSink + Send + 'static> Measurement<'_, S> {
         // What was done before the first request, such as connecting ahead, is no part of the run.
         let began = health.iter().flatten().map(|h| h.started).min().unwrap_or(released);
         let ended = clock.ticks();
+        let machine = (machine, MachineTime::read());
         feeder_stop.store(true, Ordering::Release);
         finished.store(true, Ordering::Release);
         progress.finish();
         let collected = collector.join().map_err(|_| panicked("the collector"))?;
         feeder.join().map_err(|_| panicked("the feeder"))?;
-        Ok(Measured { collected, health, began, ended, interrupted })
+        Ok(Measured { collected, health, began, ended, interrupted, machine })
     }
 
     fn setups(&self) -> Vec<WorkerSetup> {

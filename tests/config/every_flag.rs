@@ -53,6 +53,7 @@ const GOOD: &[(&str, &str)] = &[
     ("workers", "1"),
     ("cores", "0"),
     ("stamps", "user"),
+    ("max-client-error", "50us"),
     ("out", "target/no-such-run"),
     ("json-out", "target/no-such-artifact.json"),
     ("progress", "none"),
@@ -73,7 +74,7 @@ const FREE_TEXT: [&str; 8] =
     ["model", "engine", "gpu", "tier", "manifest", "source-recipe", "out", "json-out"];
 
 /// Numbers and durations.
-const NUMBERS: [&str; 20] = [
+const NUMBERS: [&str; 21] = [
     "requests",
     "concurrency",
     "rate",
@@ -94,6 +95,7 @@ const NUMBERS: [&str; 20] = [
     "workers",
     "cores",
     "source-ip",
+    "max-client-error",
 ];
 
 fn env() -> [(&'static str, &'static str); 2] {

@@ -82,8 +82,9 @@ ignore_eos = true
 extra_body = '{{"min_p": 0.1}}'
 workers = 2
 cores = [3, 0, 1]
-stamps = "user"
+stamps = "kernel"
 strict_instrument = true
+max_client_error = "50us"
 prewarm = false
 source_ip = "10.0.0.1,10.0.0.2"
 out = "{out}/new"
@@ -112,6 +113,7 @@ label = ["k=v"]
     assert_eq!(spec.connection.connect_timeout, Nanos::from_secs(3));
     assert_eq!((spec.prompt.seed, spec.prompt.ctx_tokens), (-3, Some(1_024)));
     assert_eq!(spec.instrument.cores, [3, 0, 1]);
+    assert_eq!(spec.instrument.max_client_error, Some(Nanos(50_000)));
     assert_eq!(spec.connection.source_ips.len(), 2);
     assert_eq!((spec.target.headers.len(), spec.labels.labels.len()), (2, 1));
     assert!(

@@ -276,6 +276,14 @@ pub(crate) const MISTAKES: &[(&[&str], &str)] = &[
     (&["--timeout-seconds=0"], "--timeout must be more than 0s and at most 168h"),
     (&["--idle-timeout=0"], "--idle-timeout must be more than 0s and at most 168h"),
     (&["--connect-timeout=0"], "--connect-timeout must be more than 0s and at most 168h"),
+    (&["--max-client-error=0"], "--max-client-error must be more than 0s and at most 168h"),
+    (&["--max-client-error=169h"], "--max-client-error must be more than 0s and at most 168h"),
+    (&["--max-client-error=-1us"], "--max-client-error \"-1us\" must not be negative"),
+    (
+        &["--max-client-error=50us", "--stamps=user"],
+        "--max-client-error does not go together with --stamps user: without kernel stamps nobody knows how late reading \
+         was",
+    ),
     (&["--compat=vllm"], "--compat must be one of anvil"),
     (&["--ctx-tokens=31"], "--ctx-tokens must be 0, or between 32 and 16777216"),
     (&["--ctx-tokens=17M"], "--ctx-tokens must be 0, or between 32 and 16777216"),

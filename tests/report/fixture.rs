@@ -12,14 +12,15 @@ use hammerscale::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
 use hammerscale::record::{
-    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RunId, TransportFacts, Usage,
+    Anomalies, Anomaly, Counters, ErrorDetail, Outcome, OutputKind, Phase, RingFill, RunId, TransportFacts,
+    Usage,
 };
 use hammerscale::report::calibration::BiasDoc;
 use hammerscale::report::calibration::lookup::{CalibrationNote, NoteError};
 use hammerscale::report::document::{PlanFacts, RunDocument, RunFacts, Span};
 use hammerscale::report::host::{Host, Tool};
 use hammerscale::report::terminal::FilesNote;
-use hammerscale::report::validity::{ClockFacts, InstrumentFacts, WorkerFacts};
+use hammerscale::report::validity::{ClockFacts, InstrumentFacts, ReadFacts, StealFacts, WorkerFacts};
 use hammerscale::units::{Nanos, UnixNanos};
 
 pub(crate) const US: i64 = 1_000;
@@ -169,16 +170,24 @@ pub(crate) fn empty() -> Run {
             workers: vec![WorkerFacts {
                 core: Some(1),
                 busy_share: Some(0.0625),
+                span: Some(Nanos(12_000 * MS)),
                 run_queue_wait: Some(Nanos(1_250 * US)),
                 involuntary_switches: Some(3),
             }],
             clock: ClockFacts {
                 source: Some("tsc".to_owned()),
                 drift_ppm: Some(0.017),
+                error: Some(Nanos(204)),
+                bracket: Nanos(31),
+                wall_bracket: Nanos(47),
                 compared_over: Nanos(12_000 * MS),
                 inversions: 0,
                 wall_steps: 0,
             },
+            steal: Some(StealFacts { time: Nanos(10 * MS), share: 0.0004 }),
+            stood_still: Some(Nanos(400 * US)),
+            reads: Some(ReadFacts { count: 3_810, filled: 0, largest: 1_894 }),
+            ring_fill: Some(RingFill { records: 0.0002, chunks: 0.0001 }),
             ..InstrumentFacts::default()
         },
         interrupted: false,
@@ -535,7 +544,13 @@ fn spec() -> RunSpec {
             idle_timeout: Nanos::from_secs(2),
             connect_timeout: Nanos::from_secs(10),
         },
-        instrument: InstrumentSpec { workers: None, cores: vec![1], kernel_stamps: true, strict: false },
+        instrument: InstrumentSpec {
+            workers: None,
+            cores: vec![1],
+            kernel_stamps: true,
+            strict: false,
+            max_client_error: None,
+        },
         output: OutputSpec {
             dir: None,
             json_out: Some(PathBuf::from("out.json")),

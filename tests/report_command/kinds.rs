@@ -177,8 +177,8 @@ fn a_client_that_is_the_bottleneck_says_so_and_says_it_again() {
     let document: Value = serde_json::from_slice(&fs::read(dir.join("run.json")).unwrap()).unwrap();
     let instrument = &document["instrument"];
     let share = instrument["slot_wait_share"].as_f64().unwrap();
-    assert!(share > 0.1 && instrument["verdict"] == "suspect", "{instrument}");
-    assert!(instrument["reasons"].to_string().contains("slots waited for it"), "{instrument}");
+    assert!(share > 0.1, "{instrument}");
+    assert!(instrument["notes"].to_string().contains("slots waited for it"), "{instrument}");
     // By a second way: what is not in flight of the concurrency that was asked for, but for the run's ends.
     let held = document["rates"]["concurrency_mean"].as_f64().unwrap() / 3.0;
     assert!((held - (1.0 - share)).abs() < 0.1, "{held} held, {share} waited");

@@ -228,7 +228,7 @@ fn a_changed_fact_shows_in_the_judgement() {
 #[test]
 fn the_judgement_of_another_version_is_taken_as_it_stands() {
     let (tmp, finished) = (tempfile::tempdir().unwrap(), Finished::new());
-    for schema in ["hammerscale.run/1.0", "hammerscale.run/1.2"] {
+    for schema in ["hammerscale.run/1.0", "hammerscale.run/1.3"] {
         let mut document = document(&finished.path(), "run.json");
         document["schema"] = schema.into();
         document["of_tomorrow"] = 1.into();

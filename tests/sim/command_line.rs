@@ -42,7 +42,7 @@ fn what_cannot_work_is_one_sentence_and_exit_code_2() {
 fn a_file_that_is_no_ledger_is_not_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    for text in ["{\"schema\": \"hammerscale.run/1.1\"}", "HS", "HSLEDGEr and more"] {
+    for text in ["{\"schema\": \"hammerscale.run/1.2\"}", "HS", "HSLEDGEr and more"] {
         std::fs::write(at("run.json"), text).unwrap();
         let output = run(&["--ledger", at("run.json").to_str().unwrap()]);
         let stderr = String::from_utf8(output.stderr).unwrap();

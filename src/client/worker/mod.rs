@@ -30,7 +30,7 @@ use crate::client::stop::StopSignal;
 use crate::client::timers::Timers;
 use crate::client::transport::Gate;
 use crate::client::trust::Trust;
-use crate::clock::{Clock, Rate};
+use crate::clock::{Clock, Rate, Scheduling};
 use crate::record::{Outcome, Outlet};
 use crate::schedule::Supply;
 use crate::units::{Nanos, Ticks};
@@ -149,6 +149,7 @@ impl Worker {
 
     /// Carries requests until the plan is exhausted or a stop is asked for.
     pub(crate) fn run(mut self) -> WorkerHealth {
+        let scheduling = Scheduling::read();
         let now = self.clock.ticks();
         (self.now, self.health.started, self.health.waited) = (now, now, Ticks(0));
         let cpu = self.clock.thread_cpu();
@@ -163,6 +164,7 @@ impl Worker {
         }
         self.health.ended = self.clock.ticks();
         self.health.cpu = Nanos(self.clock.thread_cpu().0.saturating_sub(cpu.0));
+        self.health.scheduling = Scheduling::read().since(scheduling);
         self.health.lost_records = self.outlet.lost_records();
         self.health.lost_chunks = self.outlet.lost_chunks();
         self.health

@@ -77,6 +77,7 @@ impl Worker {
                 Ok(received) if received.len == 0 => return self.on_end_of_stream(index),
                 Ok(received) => {
                     let short = received.len < self.buffer.bytes.len();
+                    self.health.reads.add(received.len, !short);
                     let bytes = self.buffer.bytes.get(..received.len).unwrap_or_default();
                     let progress = connection.on_read(bytes, received.kernel, self.now, &mut self.outlet);
                     if short {

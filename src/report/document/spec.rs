@@ -134,7 +134,7 @@ pub struct ConnectionSpecDoc {
 }
 
 /// Workers, cores, stamps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstrumentSpecDoc {
     /// Workers; `null` is one per core but one.
     pub workers: Option<u32>,
@@ -144,6 +144,9 @@ pub struct InstrumentSpecDoc {
     pub stamps: String,
     /// A verdict of `suspect` fails the run.
     pub strict: bool,
+    /// Most that the client may add to a latency; `null` where no limit was asked for.
+    #[serde(default)]
+    pub max_client_error_us: Option<f64>,
 }
 
 /// Where results go.
@@ -312,12 +315,13 @@ impl ConnectionSpecDoc {
 
 impl InstrumentSpecDoc {
     fn of(spec: &InstrumentSpec) -> Self {
-        let InstrumentSpec { workers, cores, kernel_stamps, strict } = spec;
+        let InstrumentSpec { workers, cores, kernel_stamps, strict, max_client_error } = spec;
         Self {
             workers: *workers,
             cores: cores.clone(),
             stamps: if *kernel_stamps { "kernel" } else { "user" }.to_owned(),
             strict: *strict,
+            max_client_error_us: max_client_error.map(Nanos::as_micros_f64),
         }
     }
 }
