@@ -123,14 +123,12 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 
 /// Runs a child's part if this process is one; whether it was.
 pub fn is_child(arguments: &[String]) -> bool {
-    let Some(at) = arguments.iter().position(|a| matches!(a.as_str(), "sender" | "client" | "bare")) else {
-        return false;
-    };
-    let load = Load::of_argument(&arguments[at + 1]);
-    match arguments[at].as_str() {
-        "sender" => sender::send(load),
-        "client" => client::read(load, arguments[at + 2].parse().unwrap()),
-        _ => bare::read(load, arguments[at + 2].parse().unwrap()),
+    let [_, part, load, rest @ ..] = arguments else { return false };
+    match (part.as_str(), rest) {
+        ("sender", []) => sender::send(Load::of_argument(load)),
+        ("client", [address]) => client::read(Load::of_argument(load), address.parse().unwrap()),
+        ("bare", [address]) => bare::read(Load::of_argument(load), address.parse().unwrap()),
+        _ => return false,
     }
     true
 }
