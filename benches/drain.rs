@@ -42,6 +42,10 @@ const CASES: [Case; 4] = [
     Case { streams: 9_000, per_send: 8, events_per_second: 800e3, promised: None },
 ];
 
+/// Token events of a stream at least: its head, its role, its end and the request itself cost as much as ten, and are
+/// part of what is measured.
+const LEAST_TOKENS: usize = 50;
+
 /// User-space CPU time of an event that may be the client's own, in microseconds.
 const PROMISED_USER_US: f64 = 0.15;
 
@@ -70,7 +74,7 @@ fn main() {
             "  streams x events a send   events a read  events/s  events/s of CPU  CPU us an event  of it user  collector  process"
         );
         for (case, _) in CASES.iter().zip(1..).filter(|(_, number)| chosen.is_none_or(|n| n == *number)) {
-            let tokens = (case.events_per_second * seconds) as usize / case.streams;
+            let tokens = ((case.events_per_second * seconds) as usize / case.streams).max(LEAST_TOKENS);
             let mut load = Load { streams: case.streams, tokens, per_send: case.per_send, pace };
             if small {
                 (load.streams, load.tokens) = (20, 40);
