@@ -7,7 +7,7 @@
 //!
 //! `cargo bench --bench drain` measures 1,000 and 9,000 streams with one event and with eight events a send, in pairs of
 //! the two readers, and prints medians. `--pairs N`, `--seconds S` (of each reader, about), `--live` or `--limit`, `--only
-//! client|bare` and `--load N` (1 to 4) choose; `-- --test` runs a small size in a second.
+//! client|bare` and `--load N` (1 to 4) choose; `--instructions` counts a small load under valgrind instead; `-- --test` runs a small size in a second.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -65,6 +65,9 @@ fn main() {
     let seconds: f64 = after("--seconds").map_or(1.5, |s| s.parse().unwrap());
     let only = after("--only").map(String::as_str);
     let chosen: Option<usize> = after("--load").map(|n| n.parse().unwrap());
+    if has("--instructions") {
+        return instructions();
+    }
     for (pace, skip) in [(Pace::Held, "--live"), (Pace::Free, "--limit")] {
         if has(skip) {
             continue;
@@ -81,6 +84,28 @@ fn main() {
             }
             compare(load, case.promised, pairs, only);
         }
+    }
+}
+
+/// What valgrind counts in user space for a token event, in the whole process: the difference of a short and a long
+/// load, at the limit, so that a read brings one send however slow the reader is there.
+fn instructions() {
+    println!("instructions of a token event in user space");
+    for per_send in [1, 8] {
+        let [client, bare] = ["client", "bare"].map(|kind| {
+            let [short, long] = [40, 240].map(|tokens| {
+                let log = tempfile::NamedTempFile::new().unwrap();
+                let log_to = format!("--log-file={}", log.path().display());
+                let wrapper = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", &log_to];
+                measure(Load { streams: 200, tokens, per_send, pace: Pace::Held }, kind, &wrapper);
+                let text = std::fs::read_to_string(log.path()).unwrap();
+                let line = text.lines().find_map(|line| line.split_once("Collected : ")).expect("a count");
+                line.1.trim().parse::<f64>().unwrap()
+            });
+            // Many events: beginnings differ by a million or two, from waiting for the kernel.
+            (long - short) / (200.0 * 200.0)
+        });
+        println!("  {per_send} a send: client {client:.0}, bare {bare:.0}");
     }
 }
 

@@ -23,7 +23,10 @@ pub fn measure(load: Load, kind: &str, wrapper: &[&str]) -> (Told, Told) {
     // It says which thread reads.
     let thread = reader.line();
     sender.tell(&format!("{} {thread}", reader.child.id()));
-    (numbers(&reader.line()), numbers(&sender.line()))
+    let told = (numbers(&reader.line()), numbers(&sender.line()));
+    // A wrapper writes what it has found when the reader has ended.
+    assert!(reader.child.wait().unwrap().success());
+    told
 }
 
 /// Waits for a line on stdin, which the parent sends.
