@@ -43,7 +43,7 @@ const CASES: [Case; 3] = [
     },
     Case {
         name: "10,000 x 10/s",
-        streams: 9_900,
+        streams: 10_000,
         pace: Pace::Even(Nanos::from_millis(100)),
         promised_us: Some([12.0, 35.0]),
         promised_ratio: 1.5,
