@@ -398,7 +398,6 @@ fn plain_row(request_index: u64, start: Nanos, at: ReceiveStamps) -> RequestRow 
 fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
     let number = |key: &str| published[key].as_u64();
     let text = |key: &str| published[key].as_str().map(str::to_owned);
-    let flags = &published["serve_flags"];
     let spec = RunSpec {
         target: TargetSpec {
             endpoint: Endpoint::Chat,
@@ -421,18 +420,7 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
             arrivals: None,
         },
         prompt: prompt_of(published),
-        body: BodySpec {
-            compat_anvil: true,
-            temperature: None,
-            top_p: None,
-            thinking_mode: match flags["thinking_mode"].as_str().unwrap() {
-                "disabled" => ThinkingMode::Disabled,
-                _ => ThinkingMode::Default,
-            },
-            no_thinking: flags["no_thinking"].as_bool().unwrap(),
-            reasoning_effort: flags["reasoning_effort"].as_str().map(str::to_owned),
-            ..BodySpec::default()
-        },
+        body: body_of(published),
         connection: ConnectionSpec {
             mode: ConnectionMode::Keep,
             prewarm: false,
@@ -467,6 +455,22 @@ fn run_of(published: &Value) -> (RunSpec, ResolvedTarget) {
         unreachable: None,
     };
     (spec, target)
+}
+
+fn body_of(published: &Value) -> BodySpec {
+    let flags = &published["serve_flags"];
+    BodySpec {
+        compat_anvil: true,
+        temperature: None,
+        top_p: None,
+        thinking_mode: match flags["thinking_mode"].as_str().unwrap() {
+            "disabled" => ThinkingMode::Disabled,
+            _ => ThinkingMode::Default,
+        },
+        no_thinking: flags["no_thinking"].as_bool().unwrap(),
+        reasoning_effort: flags["reasoning_effort"].as_str().map(str::to_owned),
+        ..BodySpec::default()
+    }
 }
 
 fn prompt_of(published: &Value) -> PromptSpec {

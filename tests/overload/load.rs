@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hammerscale::audit::{Budget, ClientRequest, Mismatches, pair};
+use hammerscale::audit::{Budget, ClientRequest, Mismatches, Truth, pair};
 use hammerscale::report::document::instrument::InstrumentDoc;
-use hammerscale::sim::ledger;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -92,10 +91,10 @@ impl Load {
         ];
         let flags: Vec<&str> = flags.iter().chain(more).map(String::as_str).collect();
         let (status, run) = run_in(scratch.path(), &flags, env, meanwhile);
-        let ledger = ledger::read(&path).unwrap();
-        assert!(ledger.is_complete(), "the simulator did not end in order");
+        let truth = Truth::read(&path).unwrap();
+        assert!(truth.is_complete, "the simulator did not end in order");
         let client: Vec<ClientRequest<'_>> = run.requests().collect();
-        let pairing = pair(&client, &ledger, run.zero());
+        let pairing = pair(&client, &truth, run.zero());
         assert_eq!(pairing.mismatches, Mismatches::default());
         assert_eq!((pairing.requests.len(), pairing.chunks()), (*streams, streams * events));
         let budget = Budget::of(&pairing);

@@ -108,8 +108,16 @@ impl Capture {
 
     /// Appends what fits.
     fn push(&mut self, text: JsonText<'_>) {
-        if self.kept.truncated && !self.keep {
-            return;
+        if !self.keep {
+            if self.kept.truncated {
+                return;
+            }
+            // Most texts are a few such bytes; to count them needs no decoding.
+            if let JsonText::Raw(bytes) = text
+                && is_plain_ascii(bytes)
+            {
+                return self.count_plain(bytes.len());
+            }
         }
         for piece in text.pieces() {
             match piece {
@@ -137,6 +145,18 @@ impl Capture {
             self.kept.text.push_str(fits);
         }
         self.kept.truncated |= fits.len() < s.len();
+    }
+
+    /// What [`push_str`](Self::push_str) does with so many characters when none is kept.
+    #[inline]
+    fn count_plain(&mut self, chars: usize) {
+        if chars == 0 {
+            return;
+        }
+        self.half = None;
+        let fits = chars.min(self.room);
+        self.room -= fits;
+        self.kept.truncated |= fits < chars;
     }
 
     /// The part of `s` that still fits.
@@ -176,6 +196,12 @@ impl Capture {
     }
 }
 
+/// Whether every byte between the quotes of a string is a character of its own: ASCII and no escape.
+#[inline]
+fn is_plain_ascii(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |plain, byte| plain & (byte.is_ascii() & (*byte != b'\\')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +222,23 @@ mod tests {
         assert_eq!(capture(5, &["abcde", "", "f"]), ("abcde".into(), true));
         assert_eq!(capture(0, &[""]), (String::new(), false));
         assert_eq!(capture(0, &["x"]), (String::new(), true));
+    }
+
+    #[test]
+    fn what_is_only_counted_is_truncated_where_what_is_kept_would_be() {
+        let texts =
+            ["ab", "", r"\n", "é", r"\ud83d", r"\ude00", "c", r"\ud83d", "d", "\u{1f600}e", r"x\u00e9"];
+        for from in 0..texts.len() {
+            for limit in 0..20 {
+                let mut counted = Capture::default();
+                counted.start(TextRule { limit_chars: limit, keep: false });
+                for (number, text) in texts.iter().enumerate().skip(from) {
+                    counted.push(JsonText::Raw(text.as_bytes()));
+                    let kept = capture(limit, &texts[from..=number]);
+                    assert_eq!(counted.kept.truncated, kept.1, "{from} {number} {limit}");
+                }
+            }
+        }
     }
 
     #[test]

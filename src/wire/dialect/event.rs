@@ -2,7 +2,7 @@
 
 use super::found::Scanned;
 use super::full::Parsed;
-use super::template::{Known, Template};
+use super::template::Template;
 use super::{ChoiceShape, EventSink, Facts, JsonText, Malformed, ServerError, full};
 
 /// The terminal of the older endpoints. Servers and gateways that translate between protocols end the newer ones with
@@ -47,14 +47,14 @@ pub(super) fn read<P: Protocol>(
     if let Some((known, text)) = template.recognise(data) {
         sink.choice(known.choice, ChoiceShape::Delta);
         sink.output(known.kind, JsonText::Raw(text));
-        return known.facts.clone();
+        return known.facts();
     }
     let mut found = Scanned::default();
     if P::scan(data, &mut found).is_none() {
         return read_in_full::<P>(event, data, sink);
     }
     if let Some((choice, kind, text)) = found.only_output() {
-        template.learn(data, text, || Known { choice, kind, facts: found.facts() });
+        template.learn(data, text, || found.known(choice, kind));
     }
     found.report(sink)
 }

@@ -1,5 +1,6 @@
 //! What a scan found in one event, in a fixed number of places and without a copy of any text.
 
+use super::template::Known;
 use super::{ChoiceShape, EventSink, Facts, JsonText};
 use crate::record::{OutputKind, Usage};
 
@@ -67,6 +68,12 @@ impl<'a> Scanned<'a> {
             not_a_number: self.not_a_number,
             ..Facts::default()
         }
+    }
+
+    /// What is to be remembered of an event whose one output this is.
+    pub(super) fn known(&self, choice: u32, kind: OutputKind) -> Known {
+        let Self { usage, role, empty_content, recognised, not_a_number, .. } = *self;
+        Known { choice, kind, usage, role, empty_content, recognised, not_a_number }
     }
 
     /// The one output of an event that has one choice and nothing else: its choice, kind and text.

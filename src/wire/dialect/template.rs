@@ -11,7 +11,7 @@
 
 use super::Facts;
 use super::cursor::Cursor;
-use crate::record::OutputKind;
+use crate::record::{OutputKind, Usage};
 
 /// Vain comparisons in a row after which a stream is held to have no template. A server that changes its time
 /// stamp every second loses one event in as many seconds and never comes near.
@@ -30,14 +30,37 @@ pub(super) struct Template {
 }
 
 /// What an event with the same head and tail means.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Known {
     /// The choice of the output.
     pub(super) choice: u32,
     /// The kind of the output.
     pub(super) kind: OutputKind,
-    /// Everything else.
-    pub(super) facts: Facts,
+    /// The token counts.
+    pub(super) usage: Option<Usage>,
+    /// It announces a role.
+    pub(super) role: bool,
+    /// A delta has an empty content.
+    pub(super) empty_content: bool,
+    /// It has a meaning we know.
+    pub(super) recognised: bool,
+    /// `NaN` or `Infinity` stood where a number should.
+    pub(super) not_a_number: bool,
+}
+
+impl Known {
+    /// Everything but the output. What a scan is certain of has no error, and nothing in it is broken.
+    #[inline]
+    pub(super) fn facts(&self) -> Facts {
+        Facts {
+            recognised: self.recognised,
+            role: self.role,
+            empty_content: self.empty_content,
+            usage: self.usage,
+            not_a_number: self.not_a_number,
+            ..Facts::default()
+        }
+    }
 }
 
 impl Template {
@@ -101,7 +124,15 @@ mod tests {
     const EVENT: &[u8] = br#"{"a":"one","b":2}"#;
 
     fn known() -> Known {
-        Known { choice: 3, kind: OutputKind::Content, facts: Facts::default() }
+        Known {
+            choice: 3,
+            kind: OutputKind::Content,
+            usage: None,
+            role: false,
+            empty_content: false,
+            recognised: true,
+            not_a_number: false,
+        }
     }
 
     fn learned() -> Template {
