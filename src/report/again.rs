@@ -49,7 +49,7 @@ impl Again {
     /// [`SavedError`].
     pub fn of(saved: &mut SavedRun) -> Result<Self, SavedError> {
         let summary = saved.summary()?;
-        let last_end = saved.rows.iter().map(window::end_of).max();
+        let last_end = saved.rows.iter().map(|row| window::end_of(&row)).max();
         let mut document = saved.document.as_ref().map(|stored| stored.computed_again(&summary, last_end));
         if let (Some(document), Some(run_id)) = (&mut document, &saved.run_id) {
             document.run_id.clone_from(run_id);

@@ -1,18 +1,20 @@
 //! The raw record of a run as it happens: `requests.jsonl` and `events.bin` grow while requests end, and the documents
 //! made from them join at the end under one [`RunDir::finish`].
 //!
-//! Chunks are not kept in memory: the summary reads them back from the file ([`Recorded::populations`]), which is
+//! Chunks are not kept in memory: the summary reads them back from the file ([`Recorded::chunk_facts`]), which is
 //! also the proof that the file holds what the document says.
 
 use std::io::{self, BufReader, Write};
 use std::path::Path;
 
 use crate::aggregate::chunk::OutputChunk;
+use crate::aggregate::chunk_facts::ChunkFacts;
 use crate::aggregate::sink::RowSink;
-use crate::aggregate::summary::{ChunkPopulations, Facts};
+use crate::aggregate::summary::Facts;
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::RunId;
-use crate::report::events::{Ending, EventsError, EventsReader, EventsWriter, RequestKey, populations};
+use crate::report::events::{Ending, EventsError, EventsReader, EventsWriter, RequestKey, Walk};
 use crate::report::files::{FilesError, PartFile, RunDir, RunFile};
 use crate::report::requests::RequestsWriter;
 
@@ -60,27 +62,31 @@ impl RunRecorder {
 }
 
 impl RowSink for RunRecorder {
-    fn finished(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
-        self.requests.write(row)?;
+    fn chunks(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
         self.events.write(RequestKey::of(row), chunks)
     }
 
+    fn row(&mut self, row: &RequestRow) -> io::Result<()> {
+        self.requests.write(row)
+    }
+
+    /// The chunks of a row first: a row without them would be of a request that lost some.
     fn flush(&mut self) -> io::Result<()> {
-        self.requests.flush()?;
-        self.events.flush()
+        self.events.flush()?;
+        self.requests.flush()
     }
 }
 
 impl Recorded {
-    /// Reads the chunks of all requests back.
+    /// Reads the chunks of all requests back, several times.
     ///
     /// # Errors
     /// [`EventsError`]; a record that does not read back whole is [`io::ErrorKind::InvalidData`].
-    pub fn populations(&self, rows: &[RequestRow], facts: &Facts) -> Result<ChunkPopulations, EventsError> {
-        let mut reader = EventsReader::new(BufReader::new(self.events.reopen()?))?;
-        let (found, ending) = populations(&mut reader, rows, facts)?;
-        match ending {
-            Ending::Complete => Ok(found),
+    pub fn chunk_facts(&self, rows: impl RowSource, facts: &Facts) -> Result<ChunkFacts, EventsError> {
+        let open = || EventsReader::new(BufReader::new(self.events.reopen()?));
+        let chunks = Walk::new(rows, open)?;
+        match chunks.ending() {
+            Ending::Complete => ChunkFacts::gather(rows, facts, |visit| chunks.each(visit)),
             other => {
                 let text = format!("the file just written does not read back: {other:?}");
                 Err(io::Error::new(io::ErrorKind::InvalidData, text).into())

@@ -11,7 +11,7 @@ use crate::clock::Timeline;
 use crate::config::masking;
 use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
-use crate::metrics::row::RequestRow;
+use crate::metrics::rows::Rows;
 use crate::plan::Plan;
 use crate::record::RunId;
 use crate::report::anvil::encode::to_string;
@@ -67,11 +67,11 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         asked_concurrency: Some(spec.load.concurrency),
         stop: interrupted.then(|| timeline.at(ended)),
     };
-    let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
-    let summary = Summary::of(&rows, &chunks, facts);
+    let chunks = recorded.chunk_facts(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
+    let summary = Summary::of(&rows, chunks, facts);
     let zero = UnixNanos::at(timeline.zero_unix().0);
     // The last answer's end, not the end of the wait for the last bytes of its connection.
-    let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
+    let last = rows.iter().map(|row| window::end_of(&row)).max().unwrap_or_else(|| timeline.at(ended));
     let stopped_ns = facts.stop.map(|stop| stop.0);
     let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0, stopped_ns };
     let spec_doc = SpecDoc::of(spec);
@@ -206,7 +206,7 @@ fn prewarm(measured: &Measured<RunRecorder>) -> Option<PrewarmFacts> {
         failed: all.iter().map(|p| p.failed).sum(),
         failure: all.iter().find_map(|p| p.failure.clone()),
         took: span((began, ended)).unwrap_or_default(),
-        connect_us: Spread::of_micros(&spans),
+        connect_us: Spread::of_micros(spans),
     })
 }
 
@@ -235,7 +235,7 @@ fn clock(timeline: &Timeline) -> ClockFacts {
 }
 
 /// The first that applies in the order of the table's page: 130, 6, 3, 4, 1, 0.
-fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &[RequestRow], interrupted: bool) -> Exit {
+fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &Rows, interrupted: bool) -> Exit {
     let not_good_enough =
         verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
     if interrupted {

@@ -89,8 +89,8 @@ fn the_last_of_several_finish_reasons_of_a_choice_stands() {
 #[test]
 fn a_row_survives_its_line() {
     for row in fixture::normal().rows.iter().chain([&fixture::full_row(), &fixture::wide().rows[0]]) {
-        let again = read(line_of(row).as_bytes()).unwrap().rows;
-        assert_eq!(format!("{again:?}"), format!("[{row:?}]"));
+        let again: Vec<_> = read(line_of(row).as_bytes()).unwrap().rows.iter().collect();
+        assert!(again.iter().eq([row]));
     }
 }
 
