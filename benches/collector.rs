@@ -11,7 +11,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    clippy::cast_precision_loss
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods
 )]
 
 use std::io;
@@ -29,7 +30,7 @@ use hammerscale::metrics::row::RequestRow;
 use hammerscale::metrics::rows::Rows;
 use hammerscale::record::mask::Mask;
 use hammerscale::record::{
-    ChunkStamp, Inlet, Outcome, Outlet, OutputKind, Phase, RequestRecord, RunId, Stamp, StampKind, rings,
+    ChunkStamp, Inlet, Outcome, OutputKind, Phase, RequestRecord, RunId, Stamp, StampKind, rings,
 };
 use hammerscale::report::recorder::RunRecorder;
 use hammerscale::report::requests::RequestsWriter;
@@ -135,7 +136,7 @@ fn soak(streams: u64, chunks: u64) {
     let before = status("VmRSS:");
     let collector = std::thread::spawn(move || collect(setup));
     // Two million chunks a second: what the collector has not looked at yet is then a small part of what it holds.
-    let (mut pushed, pause) = (0, Duration::from_millis(10));
+    let (mut pushed, pause) = (0_u64, Duration::from_millis(10));
     let wait_for = |count: u64| {
         while live.chunks.load(Ordering::Relaxed) < count {
             std::thread::sleep(pause);
@@ -311,6 +312,7 @@ impl World {
         }
         record.set(StampKind::End, first);
         if chunks > 0 {
+            let counters = &mut record.counters;
             (counters.events, counters.output_chunks) = (chunks + 3, chunks);
             (counters.content_chunks, counters.content_deltas) = (chunks, chunks);
             record.first_output_kind = Some(OutputKind::Content);

@@ -47,8 +47,17 @@ pub enum StampKind {
 }
 
 impl StampKind {
-    /// How many kinds there are: the length of [`RequestRecord::stamps`].
+    /// How many kinds there are.
     pub const COUNT: usize = 13;
+}
+
+/// The receive stamps of a request by their kinds. A record is moved several times, so that what is known is kept beside
+/// the stamps and not with each of them.
+#[derive(Debug, Clone, Copy)]
+struct Stamps {
+    at: [Stamp; StampKind::COUNT],
+    /// A bit per kind.
+    known: u16,
 }
 
 /// What an output chunk carried.
@@ -133,8 +142,8 @@ pub struct FinishReason {
 }
 
 impl FinishReason {
-    /// Every finish reason in use is shorter (`content_filter` is 14 bytes, `malformed_function_call` 23).
-    pub const CAPACITY: usize = 31;
+    /// No finish reason in use is longer (`content_filter` is 14 bytes, `malformed_function_call` 23).
+    pub const CAPACITY: usize = 23;
 
     /// `None` when `text` does not fit.
     #[must_use]
@@ -264,8 +273,7 @@ pub struct RequestRecord {
     pub send_start: Option<Ticks>,
     /// Last byte accepted by the kernel.
     pub send_end: Option<Ticks>,
-    /// Receive stamps, indexed by [`StampKind`].
-    pub stamps: [Option<Stamp>; StampKind::COUNT],
+    stamps: Stamps,
     /// Whether a read with bytes came without a kernel stamp.
     pub user_stamps_only: bool,
     /// What the first output chunk carried; of an answer that was not streamed, what it begins with.
@@ -321,7 +329,7 @@ impl RequestRecord {
             connect: None,
             send_start: None,
             send_end: None,
-            stamps: [None; StampKind::COUNT],
+            stamps: Stamps { at: [Stamp { user: Ticks(0), kernel: None }; StampKind::COUNT], known: 0 },
             user_stamps_only: false,
             first_output_kind: None,
             several_choices: false,
@@ -341,29 +349,32 @@ impl RequestRecord {
     /// The stamp of one kind.
     #[must_use]
     pub fn stamp(&self, kind: StampKind) -> Option<Stamp> {
-        self.stamps.get(kind as usize).copied().flatten()
+        self.stamps.at.get(kind as usize).copied().filter(|_| self.stamps.known & bit(kind) != 0)
     }
 
     /// Sets a stamp.
     pub fn set(&mut self, kind: StampKind, stamp: Stamp) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            *place = Some(stamp);
+        if let Some(place) = self.stamps.at.get_mut(kind as usize) {
+            *place = stamp;
+            self.stamps.known |= bit(kind);
         }
     }
 
     /// Forgets a stamp.
     pub fn unset(&mut self, kind: StampKind) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            *place = None;
-        }
+        self.stamps.known &= !bit(kind);
     }
 
     /// Sets a stamp unless it is set already.
     pub fn set_first(&mut self, kind: StampKind, stamp: Stamp) {
-        if let Some(place) = self.stamps.get_mut(kind as usize) {
-            place.get_or_insert(stamp);
+        if self.stamps.known & bit(kind) == 0 {
+            self.set(kind, stamp);
         }
     }
+}
+
+const fn bit(kind: StampKind) -> u16 {
+    1 << kind as u16
 }
 
 impl OutputKind {

@@ -30,8 +30,10 @@ pub struct RunRecorder {
 #[derive(Debug)]
 pub struct Recorded {
     dir: RunDir,
-    requests: PartFile,
+    /// To be read back.
     events: PartFile,
+    /// The other files, written to their ends.
+    parts: Vec<PartFile>,
 }
 
 impl RunRecorder {
@@ -57,7 +59,7 @@ impl RunRecorder {
         let mut requests = requests.into_inner();
         let mut events = events.finish().map_err(failed)?;
         requests.flush().and_then(|()| events.flush()).map_err(failed)?;
-        Ok(Recorded { dir, requests, events })
+        Ok(Recorded { dir, events, parts: vec![requests] })
     }
 }
 
@@ -94,17 +96,30 @@ impl Recorded {
         }
     }
 
+    /// Adds a document as it is made: what grows with the number of requests need not be in memory as text.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub fn add(
+        &mut self,
+        file: RunFile,
+        write: impl FnOnce(&mut PartFile) -> io::Result<()>,
+    ) -> Result<(), FilesError> {
+        let mut part = self.dir.part(file)?;
+        write(&mut part).map_err(|e| FilesError::of("write", part.target(), e))?;
+        self.parts.push(part);
+        Ok(())
+    }
+
     /// Adds documents and gives every file its final name.
     ///
     /// # Errors
     /// [`FilesError`]; the record keeps its `.part` names then.
-    pub fn finish(self, documents: &[(RunFile, &[u8])]) -> Result<(), FilesError> {
-        let mut parts = vec![self.requests, self.events];
+    pub fn finish(mut self, documents: &[(RunFile, &[u8])]) -> Result<(), FilesError> {
         for (file, bytes) in documents {
-            let mut part = self.dir.part(*file)?;
-            part.write_all(bytes).map_err(|e| FilesError::of("write", part.target(), e))?;
-            parts.push(part);
+            self.add(*file, |part| part.write_all(bytes))?;
         }
-        self.dir.finish(parts)
+        self.parts.push(self.events);
+        self.dir.finish(self.parts)
     }
 }

@@ -1,5 +1,6 @@
 //! After the last packet: summary, documents, files, what a person sees, and the exit code.
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::exit::Exit;
 use crate::metrics::rows::Rows;
 use crate::plan::Plan;
 use crate::record::RunId;
-use crate::report::anvil::encode::to_string;
+use crate::report::anvil::encode::to_writer;
 use crate::report::anvil::{self, Artifact};
 use crate::report::document::provenance::TargetDoc;
 use crate::report::document::spec::SpecDoc;
@@ -45,8 +46,8 @@ pub(super) struct Inputs<'a> {
 pub(super) struct Finish {
     pub(super) exit: Exit,
     pub(super) document: RunDocument,
-    /// The reference artifact, for its second place; `None` where none can be made.
-    pub(super) artifact: Option<String>,
+    /// There is a reference artifact.
+    pub(super) has_artifact: bool,
 }
 
 /// Computes and writes every document.
@@ -61,7 +62,7 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     if let Some(error) = collected.sink_error {
         return Err(unwritten(error));
     }
-    let recorded = collected.sink.close().map_err(RunError::Results)?;
+    let mut recorded = collected.sink.close().map_err(RunError::Results)?;
     let facts = Facts {
         planned: plan.requests(),
         asked_concurrency: Some(spec.load.concurrency),
@@ -96,20 +97,23 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         reference_ok: artifact.as_ref().map(|artifact| artifact.completed() as u64),
         reference_metrics: artifact.as_ref().map(Artifact::metrics),
     });
-    let artifact = artifact.as_ref().map(to_string).transpose().map_err(|e| unwritten(e.into()))?;
+    let has_artifact = artifact.is_some();
+    if let Some(artifact) = artifact {
+        let write = |file: &mut PartFile| to_writer(file, &artifact).map_err(Into::into);
+        recorded.add(RunFile::Artifact, write).map_err(RunError::Results)?;
+    }
     let json = document.to_json().map_err(|e| unwritten(e.into()))?;
-    let artifact_file = artifact.as_ref().map(|text| (RunFile::Artifact, text.as_bytes()));
-    let files: Vec<_> = artifact_file.into_iter().chain([(RunFile::Run, json.as_bytes())]).collect();
-    recorded.finish(&files).map_err(RunError::Results)?;
+    recorded.finish(&[(RunFile::Run, json.as_bytes())]).map_err(RunError::Results)?;
     let verdict = validity::judge(&document.instrument, document.counts.dropped_stamps, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
-    Ok(Finish { exit, document, artifact })
+    Ok(Finish { exit, document, has_artifact })
 }
 
-/// Writes the artifact to its second place.
-pub(super) fn write_beside(mut file: PartFile, artifact: &str) -> Result<(), RunError> {
+/// Writes the artifact of the run in `dir` to its second place.
+pub(super) fn write_beside(mut file: PartFile, dir: &Path) -> Result<(), RunError> {
     let path = file.target().to_owned();
-    let written = file.write_all(artifact.as_bytes());
+    let artifact = File::open(dir.join(RunFile::Artifact.name()));
+    let written = artifact.and_then(|mut artifact| std::io::copy(&mut artifact, &mut file));
     written.map_err(|e| RunError::Results(FilesError::of("write", &path, e)))?;
     file.commit().map_err(RunError::Results)
 }

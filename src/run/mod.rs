@@ -96,7 +96,7 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
         .await
     })?;
     drop(keeper);
-    let Finish { exit, document, artifact } = finish::finish(finish::Inputs {
+    let Finish { exit, document, has_artifact } = finish::finish(finish::Inputs {
         spec: &spec,
         target: &target,
         plan: &plan,
@@ -105,8 +105,8 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
         dir: &dir_path,
     })?;
     finish::show(&spec, &document, &dir_path)?;
-    if let (Some(file), Some(artifact)) = (beside, artifact) {
-        finish::write_beside(file, &artifact)?;
+    if let Some(file) = beside.filter(|_| has_artifact) {
+        finish::write_beside(file, &dir_path)?;
     }
     if let Some(reason) = &target.resolved.unreachable {
         // Nothing was sent, so no request can tell why.
