@@ -4,6 +4,7 @@
 //! its rings. Ticks stay ticks here; `aggregate` scales them later, off the worker cores.
 
 pub mod anomaly;
+pub mod finish;
 pub mod id;
 pub mod mask;
 pub mod outcome;
@@ -12,11 +13,11 @@ pub mod ring;
 pub mod usage;
 
 pub use anomaly::{Anomalies, Anomaly};
+pub use finish::{FinishReason, FinishReasons};
 pub use id::RunId;
 pub use outcome::Outcome;
 pub use request::{
-    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
-    RequestRecord, Stamp, StampKind,
+    CapturedText, ChunkStamp, Counters, ErrorDetail, OutputKind, Phase, RequestRecord, Stamp, StampKind,
 };
 pub use ring::{Inlet, Outlet, rings};
 pub use usage::{MAX_TOKENS, Usage};
