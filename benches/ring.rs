@@ -92,7 +92,8 @@ fn record_ring(count: u64) -> f64 {
     )
 }
 
-/// Nanoseconds per value from the first push on one core to the last pop on the other.
+/// Nanoseconds per value from the first push on one core to the last pop on the other, the second time: the first time
+/// touches the ring's memory, which a run does once.
 fn timed(
     count: u64,
     mut push: impl FnMut(u64) + Send + 'static,
@@ -103,24 +104,29 @@ fn timed(
     let ready = Arc::clone(&start);
     let producer = std::thread::spawn(move || {
         pin(1);
-        ready.wait();
-        (0..count).for_each(&mut push);
+        for _ in 0..2 {
+            ready.wait();
+            (0..count).for_each(&mut push);
+        }
         // The ring is kept until it was read.
         push
     });
     pin(0);
-    start.wait();
-    let began = clock.monotonic();
-    for expected in 0..count {
-        let value = loop {
-            if let Some(value) = pop() {
-                break value;
-            }
-            std::hint::spin_loop();
-        };
-        assert_eq!(value, expected);
+    let mut spent = Nanos(0);
+    for _ in 0..2 {
+        start.wait();
+        let began = clock.monotonic();
+        for expected in 0..count {
+            let value = loop {
+                if let Some(value) = pop() {
+                    break value;
+                }
+                std::hint::spin_loop();
+            };
+            assert_eq!(value, expected);
+        }
+        spent = clock.monotonic().since(began).unwrap_or(Nanos(0));
     }
-    let spent = clock.monotonic().since(began).unwrap_or(Nanos(0));
     drop(producer.join().unwrap());
     spent.0 as f64 / count as f64
 }
