@@ -68,11 +68,15 @@ struct Sink {
 }
 
 impl RowSink for Sink {
-    fn finished(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
+    fn chunks(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
         if let Some(delays) = self.delays.as_mut() {
             chunks.iter().filter(|c| c.ends_read).for_each(|c| delays.add(c.kernel, c.user));
         }
-        self.files.finished(row, chunks)
+        self.files.chunks(row, chunks)
+    }
+
+    fn row(&mut self, row: &RequestRow) -> io::Result<()> {
+        self.files.row(row)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -130,7 +134,7 @@ pub fn read(load: Load, address: SocketAddr) {
     // What the collector did before the beginning, sleeping through the connecting, is a millisecond at most.
     let worker = all - own - collector_cpu;
     let delays = collected.sink.delays.map(Delays::told).unwrap_or_default();
-    let counted = |count: fn(&RequestRow) -> u64| collected.rows.iter().map(count).sum::<u64>();
+    let counted = |count: fn(&RequestRow) -> u64| collected.rows.iter().map(|row| count(&row)).sum::<u64>();
     println!(
         "seconds={} reads={} coalesced={} cpu_us={} user_us={} collector_us={} process_us={}{delays}",
         rate.nanos(Ticks(health.ended.0 - began.0)).as_secs_f64(),

@@ -1,20 +1,23 @@
 //! Drains the workers' rings while the run goes on, off the worker cores.
 //!
-//! A record is scaled as soon as an anchor later than its end exists, so memory holds what is in flight and not the
-//! run's whole history of raw stamps. Every row and its output chunks go to a [`RowSink`] (the files); rows are kept for
-//! the summary too, chunks are not: there may be millions, and the summary reads them back.
+//! A record and a chunk are scaled as soon as a later anchor exists, and packed: memory holds a quarter of a second of raw
+//! stamps. Chunks wait for their request's end and go to a [`RowSink`] (the files); they are not kept, the summary reads
+//! them back. Rows are kept, packed, and their lines are written from there when there is time: a line costs ten times
+//! what all the rest does, and a server of plain HTTP may answer faster than lines can be made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::aggregate::chunk::OutputChunk;
 use crate::aggregate::heartbeat::Heartbeat;
-use crate::aggregate::rows::{RequestFacts, scale};
+use crate::aggregate::open::OpenChunks;
+use crate::aggregate::rows::{RequestFacts, scale, scale_chunk};
 use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
-use crate::metrics::row::RequestRow;
+use crate::metrics::rows::{Position, Rows};
 use crate::record::mask::Mask;
 use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, RingFill, StampKind};
 use crate::units::{Nanos, Ticks};
@@ -29,6 +32,14 @@ const ANCHOR_DISTANCE: Nanos = Nanos::from_millis(250);
 
 /// How much of a run a killed process may lose.
 const FLUSH_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Time for lines at one look at the rings: a tenth of the time between two looks, so that the collector stays out of the
+/// way of a server on its core. It is enough for some 10,000 lines a second in an optimised build, more than any server of
+/// language models ends; what is left over is written when the workers have ended.
+const LINES_TIME: Nanos = Nanos(500_000);
+
+/// Lines between two looks at the clock.
+const LINES_AT_ONCE: usize = 8;
 
 /// Numbers of a run that is going on, for the progress view. Written by the collector only.
 #[derive(Debug, Default)]
@@ -66,7 +77,7 @@ pub struct CollectorSetup<S> {
 /// What a run left behind.
 pub struct Collected<S> {
     /// Every request that was begun, in order of their ends.
-    pub rows: Vec<RequestRow>,
+    pub rows: Rows,
     /// The axis, with all its anchors.
     pub timeline: Timeline,
     /// The sink.
@@ -84,14 +95,20 @@ pub struct Collected<S> {
 
 struct Collector<S> {
     setup: CollectorSetup<S>,
-    /// Chunks of requests in flight.
-    open: HashMap<(u32, u64), Vec<ChunkStamp>>,
+    /// Chunks of requests in flight, on the run's axis.
+    open: HashMap<(u32, u64), OpenChunks>,
+    /// Chunks that came after the newest anchor.
+    raw: VecDeque<(u32, ChunkStamp)>,
     /// Requests that ended after the newest anchor.
-    waiting: Vec<(u32, RequestRecord)>,
+    waiting: VecDeque<(u32, RequestRecord)>,
     next_anchor: Nanos,
     next_check: Nanos,
     next_flush: Nanos,
-    rows: Vec<RequestRow>,
+    rows: Rows,
+    /// Up to which row lines have been written.
+    written: Position,
+    /// The chunks of one request, kept for the next one.
+    unpacked: Vec<OutputChunk>,
     sink_error: Option<io::Error>,
     ring_fill: RingFill,
     heartbeat: Heartbeat,
@@ -102,11 +119,14 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
     let begin = setup.clock.monotonic();
     let mut collector = Collector {
         open: HashMap::new(),
-        waiting: Vec::new(),
+        raw: VecDeque::new(),
+        waiting: VecDeque::new(),
         next_anchor: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0)),
         next_check: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0 / 2)),
         next_flush: Nanos(0),
-        rows: Vec::new(),
+        rows: Rows::new(),
+        written: Position::default(),
+        unpacked: Vec::new(),
         sink_error: None,
         ring_fill: RingFill::default(),
         heartbeat: Heartbeat::new(setup.clock.clone()),
@@ -120,6 +140,8 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
             break;
         }
         collector.anchor_when_due();
+        let until = collector.setup.clock.monotonic().0.saturating_add(LINES_TIME.0);
+        collector.write_lines(Some(Nanos(until)));
         collector.heartbeat.pause(PAUSE);
     }
     collector.setup.timeline.push(collector.setup.clock.anchor());
@@ -129,6 +151,7 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
     std::thread::sleep(PAUSE / 2);
     collector.setup.timeline.push(collector.setup.clock.anchor());
     collector.settle(true);
+    collector.write_lines(None);
     collector.finish()
 }
 
@@ -139,12 +162,13 @@ impl<S: RowSink> Collector<S> {
             self.ring_fill.raise(inlet.fill());
             // Records first: the chunks of a request are written before its record, so whatever record is seen here
             // has all its chunks in the other ring already.
-            while let Ok(record) = inlet.records.pop() {
-                self.waiting.push((*worker, record));
+            let ended = inlet.records.slots();
+            if let Ok(records) = inlet.records.read_chunk(ended) {
+                self.waiting.extend(records.into_iter().map(|record| (*worker, record)));
             }
             let mut count = 0;
             while let Ok(chunk) = inlet.chunks.pop() {
-                self.open.entry((*worker, chunk.serial)).or_default().push(chunk);
+                self.raw.push_back((*worker, chunk));
                 count += 1;
             }
             self.setup.live.chunks.fetch_add(count, Ordering::Relaxed);
@@ -178,38 +202,62 @@ impl<S: RowSink> Collector<S> {
         }
     }
 
-    /// Scales what an anchor covers; `all` takes the rest too.
+    /// Scales what an anchor covers; `all` takes the rest too. A reading at an anchor waits for the next one: a stamp is
+    /// scaled for a chunk and for a row at two times, and must come out the same.
     fn settle(&mut self, all: bool) {
         let covered = self.setup.timeline.covered_until();
+        let is_covered = |chunk: &ChunkStamp| all || chunk.stamp.user < covered;
+        while let Some((worker, chunk)) = pop_if(&mut self.raw, is_covered) {
+            let open = self.open.entry((worker, chunk.serial)).or_default();
+            open.push(scale_chunk(&chunk, &self.setup.timeline));
+        }
         let ended_by = |record: &RequestRecord| record.stamp(StampKind::End).map_or(Ticks(0), |s| s.user);
-        let waiting = std::mem::take(&mut self.waiting);
-        let (ready, later): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(_, record)| all || ended_by(record) <= covered);
-        self.waiting = later;
-        for (worker, record) in ready {
-            self.take(worker, record);
+        let is_ready = |record: &RequestRecord| all || ended_by(record) < covered;
+        let mut counts = [0; 3];
+        while let Some((worker, record)) = pop_if(&mut self.waiting, is_ready) {
+            let outcome = self.take(worker, record);
+            counts[0] += 1;
+            counts[1] += u64::from(outcome == Outcome::Ok);
+            counts[2] += u64::from(outcome.is_failed());
+        }
+        let LiveCounts { ended, ok, failed, .. } = &*self.setup.live;
+        for (live, count) in [ended, ok, failed].into_iter().zip(counts) {
+            live.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    fn take(&mut self, worker: u32, record: RequestRecord) {
+    fn take(&mut self, worker: u32, record: RequestRecord) -> Outcome {
         let chunks = self.open.remove(&(worker, record.serial)).unwrap_or_default();
         let facts = (self.setup.facts)(record.index);
-        let scaled = scale(record, &chunks, worker, &self.setup.timeline, &facts);
-        let mut row = scaled.row;
+        let mut row = scale(record, chunks.totals(), worker, &self.setup.timeline, &facts);
         if let Some(detail) = row.error.as_mut() {
             self.setup.mask.apply(detail);
         }
         row.finish_reasons.iter_mut().for_each(|(_, reason)| self.setup.mask.text(reason));
-        let written = self.setup.sink.finished(&row, &scaled.chunks);
+        self.unpacked.clear();
+        chunks.unpack_into(&mut self.unpacked);
+        let written = self.setup.sink.chunks(&row, &self.unpacked);
         self.keep_error(written);
-        let live = &self.setup.live;
-        live.ended.fetch_add(1, Ordering::Relaxed);
-        if row.outcome == Outcome::Ok {
-            live.ok.fetch_add(1, Ordering::Relaxed);
-        } else if row.outcome.is_failed() {
-            live.failed.fetch_add(1, Ordering::Relaxed);
+        self.rows.push(&row);
+        row.outcome
+    }
+
+    /// Writes the lines that are not written yet, as far as the time goes.
+    fn write_lines(&mut self, until: Option<Nanos>) {
+        let mut rows = self.rows.after(self.written);
+        let mut result = Ok(());
+        while until.is_none_or(|until| self.setup.clock.monotonic() < until) {
+            let mut left = false;
+            for row in rows.by_ref().take(LINES_AT_ONCE) {
+                result = result.and(self.setup.sink.row(&row));
+                left = true;
+            }
+            if !left {
+                break;
+            }
         }
-        self.rows.push(row);
+        self.written = rows.position();
+        self.keep_error(result);
     }
 
     fn finish(self) -> Collected<S> {
@@ -218,30 +266,41 @@ impl<S: RowSink> Collector<S> {
             timeline: self.setup.timeline,
             sink: self.setup.sink,
             sink_error: self.sink_error,
-            orphan_chunks: self.open.values().map(|c| c.len() as u64).sum(),
+            orphan_chunks: self.open.values().map(|open| open.totals().count).sum(),
             ring_fill: self.ring_fill,
             stood_still: self.heartbeat.longest(),
         }
     }
 }
 
+/// The first one, if it is one of those.
+fn pop_if<T>(queue: &mut VecDeque<(u32, T)>, is_one: impl Fn(&T) -> bool) -> Option<(u32, T)> {
+    if is_one(&queue.front()?.1) { queue.pop_front() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::chunk::OutputChunk;
+    use crate::metrics::row::RequestRow;
     use crate::record::{OutputKind, Phase, Stamp, rings};
 
     #[derive(Default)]
     struct Kept {
         requests: Vec<(u64, usize)>,
+        rows: Vec<RequestRow>,
         fails: bool,
         flushes: u32,
     }
 
     impl RowSink for Kept {
-        fn finished(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
+        fn chunks(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()> {
             self.requests.push((row.request_index, chunks.len()));
             if self.fails { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) }
+        }
+
+        fn row(&mut self, row: &RequestRow) -> io::Result<()> {
+            self.rows.push(row.clone());
+            Ok(())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -302,6 +361,7 @@ mod tests {
         assert_eq!(done.sink.requests, expected);
         assert_eq!(done.orphan_chunks, 0);
         assert!(done.sink_error.is_none());
+        assert_eq!(done.rows.iter().collect::<Vec<_>>(), done.sink.rows, "one line a row, in their order");
         for row in &done.rows {
             assert_eq!((row.planned_context_tokens, row.worker), (Some(row.request_index), 3));
             assert!(row.at.end.unwrap() >= row.due, "the axis keeps the order");

@@ -5,10 +5,13 @@
 //! hold short dips, where a slot went from one request to the next: their part is told as a share. In flight means
 //! sent and not ended, as in [`crate::metrics::rates`], whose rates over the whole window are not repeated here.
 
+use std::borrow::Borrow;
+
 use crate::metrics::formula;
 use crate::metrics::rates::{RunRates, TokenTimeline, Window, generates_nothing};
 use crate::metrics::row::RequestRow;
-use crate::record::{Outcome, Phase};
+use crate::metrics::rows::RowSource;
+use crate::record::Outcome;
 use crate::units::Nanos;
 
 /// The span in which the asked concurrency was held.
@@ -28,13 +31,20 @@ pub struct SteadyState {
 impl SteadyState {
     /// The steady state of a run; `None` when the asked concurrency was never reached, or only for an instant.
     #[must_use]
-    pub fn of(rows: &[RequestRow], asked: u32) -> Option<Self> {
+    pub fn of(rows: impl RowSource, asked: u32) -> Option<Self> {
         let (span, held) = held_span(rows, asked)?;
         let seconds = span.seconds()?;
         let in_flight = RunRates::of(rows, span, &TokenTimeline::new(Window { end: span.start, ..span }));
-        let measured = || rows.iter().filter(|row| row.phase != Phase::Warmup);
-        let lives = |row: &RequestRow| life_within(row, span).unwrap_or(0.0);
-        let ok: f64 = measured().filter(|row| formula::counts(row)).map(lives).sum();
+        // What the sum of no doubles is, so that it stays what it was.
+        let (mut ok, mut attempted) = (-0.0, -0.0);
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
+            let life = life_within(row, span).unwrap_or(0.0);
+            attempted += life;
+            if formula::counts(row) {
+                ok += life;
+            }
+        }
         let output = tokens(rows, |row| Some(float(row.output_tokens?) * output_within(row, span)?));
         let prompt =
             tokens(rows, |row| Some(float(row.usage.whole_prompt_tokens()?) * life_within(row, span)?));
@@ -43,10 +53,10 @@ impl SteadyState {
             held_share: held.as_secs_f64() / seconds,
             rates: RunRates {
                 request_rate: Some(ok / seconds),
-                attempt_rate: Some(measured().map(lives).sum::<f64>() / seconds),
+                attempt_rate: Some(attempted / seconds),
                 output_tok_s: output.map(|n| n / seconds),
                 total_tok_s: output
-                    .or_else(|| generates_nothing(measured()).then_some(0.0))
+                    .or_else(|| generates_nothing(rows).then_some(0.0))
                     .zip(prompt)
                     .map(|(o, p)| (o + p) / seconds),
                 peak_output_tok_s: None,
@@ -58,9 +68,10 @@ impl SteadyState {
 }
 
 /// First and last instant with `asked` requests in flight, and how long there were as many in between.
-fn held_span(rows: &[RequestRow], asked: u32) -> Option<(Window, Nanos)> {
+fn held_span(rows: impl RowSource, asked: u32) -> Option<(Window, Nanos)> {
     let mut steps = Vec::new();
-    for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
+    for row in rows.measured() {
+        let row: &RequestRow = row.borrow();
         if let (Some(start), Some(end)) = (row.send_start, formula::stream_end(row))
             && start < end
         {
@@ -85,15 +96,13 @@ fn held_span(rows: &[RequestRow], asked: u32) -> Option<(Window, Nanos)> {
 }
 
 /// Sum over ok and cut requests; `None` when an ok request's tokens are unknown, as in the rates of the whole window.
-fn tokens(rows: &[RequestRow], of: impl Fn(&RequestRow) -> Option<f64>) -> Option<f64> {
-    let measured = rows.iter().filter(|row| row.phase != Phase::Warmup);
-    measured
-        .filter_map(|row| match row.outcome {
-            Outcome::Ok => Some(of(row)),
-            Outcome::Incomplete => Some(of(row).or(Some(0.0))),
-            _ => None,
-        })
-        .sum()
+fn tokens(rows: impl RowSource, of: impl Fn(&RequestRow) -> Option<f64>) -> Option<f64> {
+    let known = |row: &RequestRow| match row.outcome {
+        Outcome::Ok => Some(of(row)),
+        Outcome::Incomplete => Some(of(row).or(Some(0.0))),
+        _ => None,
+    };
+    rows.measured().filter_map(|row| known(row.borrow())).sum()
 }
 
 /// Part of the way from first to last output that lies in the span; all or nothing of an instant. An answer in one
@@ -127,7 +136,9 @@ fn float(n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
+    use crate::record::Phase;
 
     const S: i64 = Nanos::PER_SECOND;
 
@@ -175,7 +186,7 @@ mod tests {
     fn a_concurrency_that_was_never_reached_has_no_steady_state() {
         let rows = [request(0, 4, 30), request(4, 6, 30)];
         assert_eq!(SteadyState::of(&rows, 2), None, "an end and a start at one instant do not overlap");
-        assert_eq!(SteadyState::of(&[], 1), None);
+        assert_eq!(SteadyState::of(&Rows::new(), 1), None);
         let mut warmup = request(0, 4, 30);
         warmup.phase = Phase::Warmup;
         assert_eq!(SteadyState::of(&[warmup, request(0, 4, 30)], 2), None);

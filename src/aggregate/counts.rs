@@ -1,9 +1,11 @@
 //! How many requests ended how. Counts are of measured requests, also those that ended in the grace time; a count of
 //! zero is a real zero.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::outcome::Fault;
 use crate::record::{Outcome, Phase};
 
@@ -54,11 +56,9 @@ pub struct Example {
 impl Counts {
     /// Counts rows.
     #[must_use]
-    pub fn of(rows: &[RequestRow], planned: u64) -> Self {
+    pub fn of(rows: impl RowSource, planned: u64) -> Self {
         let mut counts = Self { planned, ..Self::default() };
-        for row in rows {
-            counts.add(row);
-        }
+        rows.rows().for_each(|row| counts.add(row.borrow()));
         counts
     }
 

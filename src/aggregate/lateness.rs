@@ -44,7 +44,7 @@ mod tests {
         for (i, span) in spans.iter().enumerate() {
             workers[i % 2].add(*span);
         }
-        let (got, want) = (spread(workers.iter()).unwrap(), Spread::of_micros(&spans).unwrap());
+        let (got, want) = (spread(workers.iter()).unwrap(), Spread::of_micros(spans).unwrap());
         assert_eq!(got.count, 2_000);
         assert!((got.mean - want.mean).abs() < 1e-9);
         let of = |s: &Spread| {

@@ -1,6 +1,7 @@
 //! From what a worker wrote down to a row on the run's axis.
 
 use crate::aggregate::chunk::OutputChunk;
+use crate::aggregate::open::ChunkTotals;
 use crate::clock::Timeline;
 use crate::metrics::observe;
 use crate::metrics::row::{
@@ -22,46 +23,34 @@ pub struct RequestFacts {
     pub controlled_output: Option<(u64, bool)>,
 }
 
-/// A request's row and its output chunks, both on the run's axis.
-#[derive(Debug, Clone)]
-pub struct Scaled {
-    /// The row.
-    pub row: RequestRow,
-    /// Output chunks in order of arrival.
-    pub chunks: Vec<OutputChunk>,
+/// Scales a chunk.
+#[must_use]
+pub fn scale_chunk(chunk: &ChunkStamp, timeline: &Timeline) -> OutputChunk {
+    OutputChunk {
+        choice: chunk.choice,
+        kind: chunk.kind,
+        kernel: chunk.stamp.kernel.map(|kernel| timeline.kernel_at(kernel, chunk.stamp.user)),
+        user: timeline.at(chunk.stamp.user),
+        not_before: timeline.at(chunk.not_before),
+        ends_read: chunk.ends_read,
+        tokens: chunk.tokens,
+    }
 }
 
-/// Scales a record and its chunks.
+/// Scales a record; `chunks` are those of its request.
 #[must_use]
 pub fn scale(
     record: RequestRecord,
-    chunks: &[ChunkStamp],
+    chunks: ChunkTotals,
     worker: u32,
     timeline: &Timeline,
     facts: &RequestFacts,
-) -> Scaled {
+) -> RequestRow {
     let source = if record.user_stamps_only { StampSource::User } else { StampSource::Kernel };
-    let at = |stamp: Stamp| match (source, stamp.kernel) {
-        (StampSource::Kernel, Some(kernel)) => timeline.kernel_at(kernel, stamp.user),
-        _ => timeline.at(stamp.user),
-    };
-    let user = |stamp: Stamp| timeline.at(stamp.user);
-    let scaled_chunks = chunks
-        .iter()
-        .map(|c| OutputChunk {
-            choice: c.choice,
-            kind: c.kind,
-            kernel: c.stamp.kernel.map(|kernel| timeline.kernel_at(kernel, c.stamp.user)),
-            user: user(c.stamp),
-            not_before: timeline.at(c.not_before),
-            ends_read: c.ends_read,
-            tokens: c.tokens,
-        })
-        .collect();
-    let chunk_tokens = chunk_tokens(chunks);
-    let (output_tokens, output_token_source) = output_tokens(&record, chunk_tokens.is_some());
+    let (at, user) = receive_stamps(&record, source, timeline);
+    let (output_tokens, output_token_source) = output_tokens(&record, chunks.tokens.is_some());
     let (canary, controlled_output) = observations(record.text.as_deref(), facts);
-    let row = RequestRow {
+    RequestRow {
         request_index: record.index,
         slot: record.slot,
         worker,
@@ -81,8 +70,8 @@ pub fn scale(
         // The reading of the counter that is nearest to the stamp: it tells by which offset of the wall clock it moves.
         sent_wire: record.sent_wire.zip(record.send_end).map(|(stamp, by)| timeline.kernel_at(stamp, by)),
         transport: record.transport,
-        at: receive_stamps(&record, at),
-        user: receive_stamps(&record, user),
+        at,
+        user,
         stamp_source: source,
         first_output_kind: record.first_output_kind,
         several_choices: record.several_choices,
@@ -91,8 +80,8 @@ pub fn scale(
         usage: record.usage,
         output_tokens,
         output_token_source,
-        first_chunk_tokens: chunks.first().and_then(|chunk| chunk.tokens),
-        chunk_tokens,
+        first_chunk_tokens: chunks.first_tokens,
+        chunk_tokens: chunks.tokens,
         finish_reasons: record.finish.iter().map(|(choice, text)| (choice, text.to_owned())).collect(),
         planned_context_tokens: facts.planned_context_tokens,
         requested_max_tokens: facts.requested_max_tokens,
@@ -104,8 +93,7 @@ pub fn scale(
         streamed_unasked: record.streamed_unasked,
         anomalies: record.anomalies,
         error: record.error.map(|e| *e),
-    };
-    Scaled { row, chunks: scaled_chunks }
+    }
 }
 
 /// An answer that came in order fails when it is not the one that was asked for.
@@ -121,23 +109,55 @@ fn judged(
     }
 }
 
-fn receive_stamps(record: &RequestRecord, at: impl Fn(Stamp) -> Nanos) -> ReceiveStamps {
-    let of = |kind| record.stamp(kind).map(&at);
-    ReceiveStamps {
-        first_byte: of(StampKind::FirstByte),
-        head_done: of(StampKind::HeadDone),
-        first_event: of(StampKind::FirstEvent),
-        first_output: of(StampKind::FirstOutput),
-        first_reasoning: of(StampKind::FirstReasoning),
-        first_content: of(StampKind::FirstContent),
-        first_tool_call: of(StampKind::FirstToolCall),
-        last_output: of(StampKind::LastOutput),
-        first_usage_token: of(StampKind::FirstUsageToken),
-        first_textless: of(StampKind::FirstTextless),
-        last_textless: of(StampKind::LastTextless),
-        terminal: of(StampKind::Terminal),
-        end: of(StampKind::End),
-    }
+/// A stamp by the request's own clock, and by the user-space one.
+type Sides = (Option<Nanos>, Option<Nanos>);
+
+/// By the request's own clock, and by the user-space one. Neighbours mostly came in one read, which is scaled once.
+fn receive_stamps(
+    record: &RequestRecord,
+    source: StampSource,
+    timeline: &Timeline,
+) -> (ReceiveStamps, ReceiveStamps) {
+    let mut newest: Option<(Stamp, Nanos, Nanos)> = None;
+    let mut of = |kind| {
+        let stamp = record.stamp(kind)?;
+        let (_, at, user) = *newest.take_if(|(of, ..)| *of == stamp).get_or_insert_with(|| {
+            let user = timeline.at(stamp.user);
+            let kernel = stamp.kernel.filter(|_| source == StampSource::Kernel);
+            (stamp, kernel.map_or(user, |kernel| timeline.kernel_at(kernel, stamp.user)), user)
+        });
+        newest = Some((stamp, at, user));
+        Some((at, user))
+    };
+    let first_byte = of(StampKind::FirstByte).unzip();
+    let head_done = of(StampKind::HeadDone).unzip();
+    let first_event = of(StampKind::FirstEvent).unzip();
+    let first_output = of(StampKind::FirstOutput).unzip();
+    let first_reasoning = of(StampKind::FirstReasoning).unzip();
+    let first_content = of(StampKind::FirstContent).unzip();
+    let first_tool_call = of(StampKind::FirstToolCall).unzip();
+    let last_output = of(StampKind::LastOutput).unzip();
+    let first_usage_token = of(StampKind::FirstUsageToken).unzip();
+    let first_textless = of(StampKind::FirstTextless).unzip();
+    let last_textless = of(StampKind::LastTextless).unzip();
+    let terminal = of(StampKind::Terminal).unzip();
+    let end = of(StampKind::End).unzip();
+    let by = |side: fn(Sides) -> Option<Nanos>| ReceiveStamps {
+        first_byte: side(first_byte),
+        head_done: side(head_done),
+        first_event: side(first_event),
+        first_output: side(first_output),
+        first_reasoning: side(first_reasoning),
+        first_content: side(first_content),
+        first_tool_call: side(first_tool_call),
+        last_output: side(last_output),
+        first_usage_token: side(first_usage_token),
+        first_textless: side(first_textless),
+        last_textless: side(last_textless),
+        terminal: side(terminal),
+        end: side(end),
+    };
+    (by(|stamps| stamps.0), by(|stamps| stamps.1))
 }
 
 /// All stamps of a read are the same reading, so equal user readings mean one read.
@@ -158,12 +178,6 @@ fn output_tokens(record: &RequestRecord, counted_per_chunk: bool) -> (Option<u64
         }
         None => (None, TokenSource::Unknown),
     }
-}
-
-/// The tokens of all output chunks; `None` unless each chunk came with its count.
-fn chunk_tokens(chunks: &[ChunkStamp]) -> Option<u64> {
-    let sum = |sum: u64, chunk: &ChunkStamp| Some(sum.saturating_add(u64::from(chunk.tokens?)));
-    chunks.iter().try_fold(0, sum).filter(|_| !chunks.is_empty())
 }
 
 /// Canary and controlled output are judged only where an answer came.

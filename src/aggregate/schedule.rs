@@ -3,8 +3,10 @@
 //! Two questions with two answers: whether requests were begun when they were due, which is the client's own doing,
 //! and whether they went out at the rate of the schedule, which a server that is slow to accept can prevent too.
 
+use std::borrow::Borrow;
+
 use crate::metrics::row::RequestRow;
-use crate::record::Phase;
+use crate::metrics::rows::RowSource;
 use crate::record::outcome::Fault;
 use crate::units::Nanos;
 
@@ -32,18 +34,23 @@ pub struct ScheduleKept {
 impl ScheduleKept {
     /// Of the requests of a run, in any order.
     #[must_use]
-    pub fn of(rows: &[RequestRow]) -> Self {
-        let measured = || rows.iter().filter(|row| row.phase != Phase::Warmup);
-        let begun = || measured().filter(|row| row.send_start.is_some() || was_refused(row));
-        let count = |n: usize| n as u64;
-        Self {
-            due: count(measured().count()),
-            due_span: span(measured().map(|row| row.due)),
-            sent: count(measured().filter(|row| row.send_start.is_some()).count()),
-            sent_span: span(measured().filter_map(|row| row.send_start)),
-            begun: count(begun().count()),
-            late: count(begun().filter(|row| own_lag(row).is_some_and(|lag| lag > LATE)).count()),
+    pub fn of(rows: impl RowSource) -> Self {
+        let mut kept = Self::default();
+        let (mut due, mut sent) = (Extent::default(), Extent::default());
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
+            kept.due += 1;
+            due.take(row.due);
+            if let Some(send_start) = row.send_start {
+                kept.sent += 1;
+                sent.take(send_start);
+            }
+            if row.send_start.is_some() || was_refused(row) {
+                kept.begun += 1;
+                kept.late += u64::from(own_lag(row).is_some_and(|lag| lag > LATE));
+            }
         }
+        Self { due_span: due.span(), sent_span: sent.span(), ..kept }
     }
 
     /// Requests a second by the schedule; `None` where it holds less than two instants.
@@ -79,9 +86,18 @@ fn own_lag(row: &RequestRow) -> Option<Nanos> {
     sent.since(row.due)?.since(row.connect.unwrap_or_default())
 }
 
-fn span(instants: impl Iterator<Item = Nanos> + Clone) -> Nanos {
-    let (first, last) = (instants.clone().min(), instants.max());
-    first.zip(last).and_then(|(first, last)| last.since(first)).unwrap_or_default()
+/// The first and the last of some instants.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extent(Option<(Nanos, Nanos)>);
+
+impl Extent {
+    fn take(&mut self, at: Nanos) {
+        self.0 = Some(self.0.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+    }
+
+    fn span(self) -> Nanos {
+        self.0.and_then(|(first, last)| last.since(first)).unwrap_or_default()
+    }
 }
 
 fn per_second(count: u64, span: Nanos) -> Option<f64> {
@@ -93,7 +109,7 @@ fn per_second(count: u64, span: Nanos) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::metrics::testing::row;
-    use crate::record::Outcome;
+    use crate::record::{Outcome, Phase};
 
     /// Due and sent at these microseconds.
     fn request(due: i64, sent: i64) -> RequestRow {

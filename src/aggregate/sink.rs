@@ -8,11 +8,18 @@ use crate::metrics::row::RequestRow;
 
 /// A consumer of finished requests.
 pub trait RowSink {
-    /// Takes one request with all its output chunks in order of arrival, once, when it has ended.
+    /// Takes all output chunks of one request in order of arrival, once, when it has ended: they are kept nowhere else.
     ///
     /// # Errors
     /// Those of writing; the run goes on measuring and says so at its end.
-    fn finished(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()>;
+    fn chunks(&mut self, row: &RequestRow, chunks: &[OutputChunk]) -> io::Result<()>;
+
+    /// Takes a row, once, after its chunks and in the same order. A row is some hundred pieces of text, so that this may
+    /// come later, when there is time.
+    ///
+    /// # Errors
+    /// As for [`RowSink::chunks`].
+    fn row(&mut self, row: &RequestRow) -> io::Result<()>;
 
     /// Hands everything taken so far to the system, so that a killed process loses little. Meant to be called about once
     /// a second.

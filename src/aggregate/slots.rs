@@ -6,9 +6,11 @@
 //! to the request that needs it. The first change of each slot is kept apart: it may have waited for the watch over the
 //! first kept connection, which is paid once in a run and says nothing about the client's speed.
 
+use std::borrow::Borrow;
+
 use crate::aggregate::window;
 use crate::metrics::row::RequestRow;
-use crate::record::Phase;
+use crate::metrics::rows::RowSource;
 use crate::units::Nanos;
 
 /// Where the time of a closed loop's slots went.
@@ -26,25 +28,49 @@ pub struct SlotTime {
     pub first_waited: Nanos,
 }
 
+/// What of a request counts here, in the order in which the requests of a slot came.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Life {
+    slot: u32,
+    due: Nanos,
+    request_index: u64,
+    begin: Nanos,
+    end: Nanos,
+    is_reused: bool,
+}
+
+impl Life {
+    fn of(row: &RequestRow) -> Self {
+        Self {
+            slot: row.slot,
+            due: row.due,
+            request_index: row.request_index,
+            begin: begin_of(row),
+            end: end_of(row),
+            is_reused: row.connection_use > 0,
+        }
+    }
+}
+
 impl SlotTime {
     /// Of the measured requests of a run, in any order.
     #[must_use]
-    pub fn of(rows: &[RequestRow]) -> Self {
-        let mut measured: Vec<&RequestRow> = rows.iter().filter(|row| row.phase != Phase::Warmup).collect();
-        measured.sort_unstable_by_key(|row| (row.slot, row.due, row.request_index));
+    pub fn of(rows: impl RowSource) -> Self {
+        let mut lives: Vec<Life> = rows.measured().map(|row| Life::of(row.borrow())).collect();
+        lives.sort_unstable();
         let mut time = Self::default();
-        for slot in measured.chunk_by(|a, b| a.slot == b.slot) {
+        for slot in lives.chunk_by(|a, b| a.slot == b.slot) {
             let changes = slot.iter().zip(slot.iter().skip(1));
             for (change, (before, after)) in changes.enumerate() {
-                let begin = begin_of(after);
+                let begin = after.begin;
                 // A request that goes out before the last bytes of the answer before it waited for nothing.
-                let waited = begin.0.saturating_sub(end_of(before).0).max(0);
-                if change == 0 && after.connection_use > 0 {
+                let waited = begin.0.saturating_sub(before.end.0).max(0);
+                if change == 0 && after.is_reused {
                     time.kept_slots += 1;
                     add(&mut time.first_waited, waited);
                 } else if change > 0 {
                     add(&mut time.waited, waited);
-                    add(&mut time.in_flight, end_of(after).0.saturating_sub(begin.0).max(0));
+                    add(&mut time.in_flight, after.end.0.saturating_sub(begin.0).max(0));
                 }
             }
             time.slots += u64::from(slot.len() > 2);
@@ -84,7 +110,9 @@ fn end_of(row: &RequestRow) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
+    use crate::record::Phase;
 
     fn ms(ms: i64) -> Nanos {
         Nanos::from_millis(ms)
@@ -134,7 +162,7 @@ mod tests {
 
     #[test]
     fn nothing_has_no_share() {
-        assert_eq!(SlotTime::of(&[]), SlotTime::default());
+        assert_eq!(SlotTime::of(&Rows::new()), SlotTime::default());
         assert_eq!(SlotTime::of(&[request(0, 0, 10), request(0, 10, 20)]).waited_share(), None);
         let mut warmup = request(0, 0, 10);
         warmup.phase = Phase::Warmup;

@@ -1,8 +1,12 @@
 //! The slowest requests of a run, and where their time went.
 
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+
 use crate::metrics::formula;
 use crate::metrics::parts::{Label, Parts};
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::metrics::{MetricId, formula::value};
 
 /// How many are shown: what a person looks at one by one.
@@ -28,24 +32,33 @@ pub struct SlowRequest {
 /// The ok, measured requests that took longest from due until their end was read, slowest first; of equal ones the
 /// first of the plan.
 #[must_use]
-pub fn slowest(rows: &[RequestRow]) -> Vec<SlowRequest> {
-    let counted = rows.iter().filter(|row| formula::counts(row));
-    let mut all: Vec<(Parts, &RequestRow)> = counted.filter_map(|row| Some((Parts::of(row)?, row))).collect();
-    let order = |(parts, row): &(Parts, &RequestRow)| (std::cmp::Reverse(parts.total()), row.request_index);
-    if all.len() > SHOWN_SLOWEST {
-        all.select_nth_unstable_by_key(SHOWN_SLOWEST, order);
-        all.truncate(SHOWN_SLOWEST);
+pub fn slowest(rows: impl RowSource) -> Vec<SlowRequest> {
+    let order = |slow: &SlowRequest| (Reverse(slow.parts.total()), slow.request_index);
+    let mut shown: Vec<SlowRequest> = Vec::with_capacity(SHOWN_SLOWEST + 1);
+    for row in rows.rows() {
+        let row: &RequestRow = row.borrow();
+        let Some(slow) = Some(row).filter(|row| formula::counts(row)).and_then(SlowRequest::of) else {
+            continue;
+        };
+        let place = shown.partition_point(|other| order(other) <= order(&slow));
+        shown.insert(place, slow);
+        shown.truncate(SHOWN_SLOWEST);
     }
-    all.sort_unstable_by_key(order);
-    let shown = all.into_iter().map(|(parts, row)| SlowRequest {
-        request_index: row.request_index,
-        e2e_from_due_ms: value(MetricId::E2eFromDue, row),
-        parts,
-        label: parts.label(),
-        retransmits: row.transport.retransmits,
-        rtt_us: row.transport.rtt_us,
-    });
-    shown.collect()
+    shown
+}
+
+impl SlowRequest {
+    fn of(row: &RequestRow) -> Option<Self> {
+        let parts = Parts::of(row)?;
+        Some(Self {
+            request_index: row.request_index,
+            e2e_from_due_ms: value(MetricId::E2eFromDue, row),
+            parts,
+            label: parts.label(),
+            retransmits: row.transport.retransmits,
+            rtt_us: row.transport.rtt_us,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! What answers looked like on the wire beyond their outcome: sums of what was counted per request, and how many requests
 //! show an oddity that is no failure. Over measured requests of any outcome; a sum of zero is a real zero.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crate::metrics::row::RequestRow;
-use crate::record::{Anomaly, Counters, Outcome, Phase};
+use crate::metrics::rows::RowSource;
+use crate::record::{Anomaly, Counters, Outcome};
 
 /// Sums and oddities of a run's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,11 +34,9 @@ pub struct StreamFacts {
 impl StreamFacts {
     /// The facts of these rows.
     #[must_use]
-    pub fn of(rows: &[RequestRow]) -> Self {
+    pub fn of(rows: impl RowSource) -> Self {
         let mut facts = Self::default();
-        for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
-            facts.add(row);
-        }
+        rows.measured().for_each(|row| facts.add(row.borrow()));
         facts
     }
 
@@ -125,7 +125,9 @@ fn add_counters(sums: &mut Counters, one: &Counters) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
+    use crate::record::Phase;
 
     #[test]
     fn counts_of_every_outcome_are_summed_and_warm_up_is_left_out() {
@@ -150,7 +152,7 @@ mod tests {
             StreamFacts { counters, anomalies, ..StreamFacts::default() },
             "nothing else is odd"
         );
-        assert_eq!(StreamFacts::of(&[]), StreamFacts::default());
+        assert_eq!(StreamFacts::of(&Rows::new()), StreamFacts::default());
     }
 
     #[test]

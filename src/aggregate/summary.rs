@@ -1,19 +1,23 @@
 //! The summary of a run: rows in, numbers out. Pure, so that a saved run gives the same numbers to the last digit.
 //!
 //! ```
-//! use hammerscale::aggregate::summary::{ChunkPopulations, Facts, Summary};
+//! use hammerscale::aggregate::chunk_facts::ChunkFacts;
+//! use hammerscale::aggregate::summary::{Facts, Summary};
+//! use hammerscale::metrics::rows::Rows;
 //!
 //! let facts = Facts { planned: 60, asked_concurrency: Some(20), ..Facts::default() };
-//! let nothing = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
+//! let rows = Rows::new();
+//! let nothing = Summary::of(&rows, ChunkFacts::of_rows_alone(&rows, &facts), facts);
 //! assert_eq!((nothing.counts.planned, nothing.counts.ok), (60, 0));
 //! assert!(nothing.metrics.is_empty() && nothing.spans.is_none());
 //! ```
 //!
-//! The order is: rows of all requests, then [`ChunkPopulations::new`] over them, then [`ChunkPopulations::add`] once
-//! per request with all its chunks in order of arrival (from memory or read back from `events.bin`; no request's chunks
-//! are needed twice), then [`Summary::of`]. Judging the numbers and writing them down is `report`'s.
+//! The order is: rows of all requests, then [`ChunkFacts::gather`], which goes through the chunks of all requests several
+//! times, then [`Summary::of`]. Judging the numbers and writing them down is `report`'s.
 
-use crate::aggregate::chunk::OutputChunk;
+use std::borrow::Borrow;
+
+use crate::aggregate::chunk_facts::ChunkFacts;
 use crate::aggregate::concurrency::SteadyState;
 use crate::aggregate::counts::Counts;
 use crate::aggregate::schedule::ScheduleKept;
@@ -23,13 +27,13 @@ use crate::aggregate::stream::StreamFacts;
 use crate::aggregate::tokens::TokenFacts;
 use crate::aggregate::window::Spans;
 use crate::metrics::catalog::{CATALOG, Scope};
-use crate::metrics::compat::{PeerPopulations, PeerValues, Seen};
-use crate::metrics::gaps::{Chunk, GapDistribution, GapPopulation};
-use crate::metrics::rates::{RunRates, TokenTimeline, Window};
+use crate::metrics::compat::PeerValues;
+use crate::metrics::gaps::GapDistribution;
+use crate::metrics::rates::RunRates;
 use crate::metrics::row::{ReceiveStamps, RequestRow, StampSource};
-use crate::metrics::token_gaps::TokenGapPopulation;
+use crate::metrics::rows::RowSource;
 use crate::metrics::{Distribution, MetricId, Percentiles, exact, formula};
-use crate::record::{Outcome, Phase};
+use crate::record::Outcome;
 use crate::units::Nanos;
 
 /// A read that comes this long after the kernel's stamp of its last bytes may hold what the client merged by being late:
@@ -136,94 +140,27 @@ pub struct Spread {
     pub percentiles: Percentiles,
 }
 
-/// What needs the chunks of every request, gathered request by request.
-#[derive(Debug, Clone)]
-pub struct ChunkPopulations {
-    gaps: GapPopulation,
-    token_gaps: TokenGapPopulation,
-    peers: PeerPopulations,
-    timeline: TokenTimeline,
-    read_delays: Vec<Nanos>,
-    coalesced: Coalesced,
-    missing_chunks: u64,
-}
-
-impl ChunkPopulations {
-    /// Empty populations for the run with these rows.
-    #[must_use]
-    pub fn new(rows: &[RequestRow], facts: &Facts) -> Self {
-        let nowhere = Window { start: Nanos(0), end: Nanos(0) };
-        let window = Spans::of(rows, facts.stop).map_or(nowhere, |spans| spans.window);
-        Self {
-            gaps: GapPopulation::default(),
-            token_gaps: TokenGapPopulation::default(),
-            peers: PeerPopulations::new(rows),
-            timeline: TokenTimeline::new(window),
-            read_delays: Vec::new(),
-            coalesced: Coalesced::default(),
-            missing_chunks: 0,
-        }
-    }
-
-    /// Adds one request with all its output chunks in order of arrival. Of warm-up requests only what is missing counts.
-    pub fn add(&mut self, row: &RequestRow, chunks: &[OutputChunk]) {
-        self.missing_chunks += row.counters.output_chunks.saturating_sub(chunks.len() as u64);
-        if row.phase == Phase::Warmup {
-            return;
-        }
-        let seen = |c: &OutputChunk| Seen { at: c.at(row.stamp_source), kind: c.kind };
-        self.peers.add(row, &chunks.iter().map(seen).collect::<Vec<_>>());
-        let stamps = row.user.first_byte.zip(row.at.first_byte);
-        let first = stamps.filter(|_| row.stamp_source == StampSource::Kernel);
-        self.read_delays.extend(first.and_then(|(user, kernel)| user.since(kernel)));
-        let reads = chunks.iter().filter(|c| c.ends_read);
-        self.read_delays.extend(reads.filter_map(|c| c.user.since(c.kernel?)));
-        // What one receive call brought has one reading of the user-space clock.
-        let shared =
-            chunks.iter().zip(chunks.iter().skip(1)).filter(|(before, chunk)| before.user == chunk.user);
-        for delay in shared.filter_map(|(_, chunk)| chunk.user.since(chunk.kernel?)) {
-            if delay > LATE_READ { self.coalesced.late += 1 } else { self.coalesced.sent += 1 }
-        }
-        if !matches!(row.outcome, Outcome::Ok | Outcome::Incomplete) {
-            return;
-        }
-        let own_clock = |c: &OutputChunk| Chunk {
-            at: c.at(row.stamp_source),
-            not_before: c.not_before,
-            ends_read: c.ends_read,
-            choice: c.choice,
-            tokens: c.tokens,
-        };
-        let chunks: Vec<Chunk> = chunks.iter().map(own_clock).collect();
-        self.timeline.add_request(&chunks, row.output_tokens);
-        if formula::counts(row) {
-            self.gaps.add_request(&chunks);
-            self.token_gaps.add_request(&chunks);
-        }
-    }
-}
-
 impl Summary {
     /// The summary of the run with these rows.
     #[must_use]
-    pub fn of(rows: &[RequestRow], chunks: &ChunkPopulations, facts: Facts) -> Self {
+    pub fn of(rows: impl RowSource, chunks: ChunkFacts, facts: Facts) -> Self {
         let spans = Spans::of(rows, facts.stop);
         let rates = spans.map(|spans| RunRates::of(rows, spans.window, &chunks.timeline));
-        let ok = rows.iter().filter(|row| formula::counts(row));
+        let role_chunk_first = |row: &RequestRow| formula::counts(row) && row.role_chunk_first;
         Self {
             counts: Counts::of(rows, facts.planned),
             spans,
             steady_state: facts.asked_concurrency.and_then(|asked| SteadyState::of(rows, asked)),
             metrics: distributions(rows),
-            gaps: chunks.gaps.distribution(),
-            token_gaps: chunks.token_gaps.distribution(),
-            compat: chunks.peers.values(rows),
             rates: rates.unwrap_or_default(),
             tokens: TokenFacts::of(rows),
             stream: StreamFacts::of(rows),
-            stamps: StampFacts::of(rows, chunks, facts.open_loop),
+            stamps: StampFacts::of(rows, &chunks, facts.open_loop),
             slowest: slowest(rows),
-            role_chunk_first: ok.fold(0, |n, row| n + u64::from(row.role_chunk_first)),
+            role_chunk_first: rows.rows().fold(0, |n, row| n + u64::from(role_chunk_first(row.borrow()))),
+            gaps: chunks.gaps,
+            token_gaps: chunks.token_gaps,
+            compat: chunks.compat,
         }
     }
 
@@ -242,7 +179,7 @@ impl Summary {
 }
 
 impl StampFacts {
-    fn of(rows: &[RequestRow], chunks: &ChunkPopulations, open_loop: bool) -> Self {
+    fn of(rows: impl RowSource, chunks: &ChunkFacts, open_loop: bool) -> Self {
         let slot_time = if open_loop { SlotTime::default() } else { SlotTime::of(rows) };
         let mut facts = Self {
             slot_time,
@@ -252,7 +189,8 @@ impl StampFacts {
             ..Self::default()
         };
         let mut lags = Vec::new();
-        for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
             if row.at.first_byte.is_some() {
                 match row.stamp_source {
                     StampSource::Kernel => facts.kernel_requests += 1,
@@ -268,8 +206,8 @@ impl StampFacts {
             facts.coalesced_chunks += row.counters.coalesced_chunks;
             facts.inversions += u64::from(is_inverted(row));
         }
-        facts.read_delay_us = Spread::of_micros(&chunks.read_delays);
-        facts.send_lag_us = Spread::of_micros(&lags);
+        facts.read_delay_us = chunks.read_delay_us;
+        facts.send_lag_us = Spread::of_micros(lags);
         facts
     }
 }
@@ -277,10 +215,10 @@ impl StampFacts {
 impl Spread {
     /// Spans in microseconds; `None` without any.
     #[must_use]
-    pub fn of_micros(spans: &[Nanos]) -> Option<Self> {
-        let mut sorted = spans.to_vec();
-        sorted.sort_unstable();
-        let micros: Vec<f64> = sorted.iter().map(|span| span.as_micros_f64()).collect();
+    pub fn of_micros(mut spans: Vec<Nanos>) -> Option<Self> {
+        spans.sort_unstable();
+        // As large as what it is made of, so it takes its place.
+        let micros: Vec<f64> = spans.into_iter().map(Nanos::as_micros_f64).collect();
         Some(Self {
             count: micros.len(),
             mean: exact::fmean(&micros)?,
@@ -289,17 +227,57 @@ impl Spread {
     }
 }
 
+/// Metrics whose values are gathered in one walk over the rows: more would need more memory, fewer more walks.
+const METRICS_AT_ONCE: usize = 4;
+
 /// Per metric of request scope, over the values in the order of their requests' starts.
-fn distributions(rows: &[RequestRow]) -> Vec<(MetricId, Distribution)> {
-    let mut in_order: Vec<&RequestRow> = rows.iter().filter(|row| formula::counts(row)).collect();
-    in_order.sort_by_key(|row| (row.send_start, row.request_index));
-    let per_request = CATALOG.iter().filter(|metric| metric.scope == Scope::Request);
-    per_request
-        .filter_map(|metric| {
-            let values: Vec<f64> = in_order.iter().filter_map(|row| formula::value(metric.id, row)).collect();
-            (!values.is_empty()).then(|| (metric.id, Distribution::of(&values)))
+fn distributions(rows: impl RowSource) -> Vec<(MetricId, Distribution)> {
+    let places = places_by_start(rows);
+    let mut found = Vec::new();
+    let per_request: Vec<MetricId> =
+        CATALOG.iter().filter(|metric| metric.scope == Scope::Request).map(|metric| metric.id).collect();
+    for ids in per_request.chunks(METRICS_AT_ONCE) {
+        let mut columns: Vec<(MetricId, Vec<f64>)> = ids.iter().map(|id| (*id, Vec::new())).collect();
+        let counted = rows.rows().filter(|row| formula::counts(row.borrow()));
+        for (row, place) in counted.zip(&places) {
+            for (id, column) in &mut columns {
+                let Some(value) = formula::value(*id, row.borrow()) else { continue };
+                if column.is_empty() {
+                    column.resize(places.len(), f64::NAN);
+                }
+                if let Some(slot) = column.get_mut(*place) {
+                    *slot = value;
+                }
+            }
+        }
+        for (id, mut column) in columns {
+            column.retain(|value| !value.is_nan());
+            if !column.is_empty() {
+                found.push((id, Distribution::of(&column)));
+            }
+        }
+    }
+    found
+}
+
+/// For each row that counts, in the order of the rows, its place in the order of starts.
+fn places_by_start(rows: impl RowSource) -> Vec<usize> {
+    let counted = rows.rows().filter(|row| formula::counts(row.borrow()));
+    let mut order: Vec<(Option<Nanos>, u64, usize)> = counted
+        .enumerate()
+        .map(|(number, row)| {
+            let row: &RequestRow = row.borrow();
+            (row.send_start, row.request_index, number)
         })
-        .collect()
+        .collect();
+    order.sort_unstable();
+    let mut places = vec![0; order.len()];
+    for (place, (.., number)) in order.into_iter().enumerate() {
+        if let Some(slot) = places.get_mut(number) {
+            *slot = place;
+        }
+    }
+    places
 }
 
 /// Whether a stamp stands before one that it must follow. The end of sending is compared with its start alone: an
@@ -324,8 +302,11 @@ fn is_inverted(row: &RequestRow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::chunk::OutputChunk;
+    use crate::aggregate::chunk_facts::Visit;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
-    use crate::record::OutputKind;
+    use crate::record::{OutputKind, Phase};
 
     fn chunk(kernel_ms: i64, delay_us: i64, ends_read: bool) -> OutputChunk {
         let kernel = Nanos::from_millis(kernel_ms);
@@ -348,15 +329,24 @@ mod tests {
         rows
     }
 
+    /// Every request with the same chunks; packed rows must give the same.
+    fn summary(rows: &[RequestRow], chunks: &[OutputChunk], facts: Facts) -> Summary {
+        let each = |add: &mut Visit<'_>| {
+            rows.iter().for_each(|row| add(row, chunks));
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let summary = Summary::of(rows, ChunkFacts::gather(rows, &facts, each).unwrap(), facts);
+        let packed: Rows = rows.iter().collect();
+        assert_eq!(Summary::of(&packed, ChunkFacts::gather(&packed, &facts, each).unwrap(), facts), summary);
+        summary
+    }
+
     #[test]
     fn only_ok_measured_requests_enter_distributions_and_every_measured_one_shows_the_instrument() {
         let rows = run();
         let facts = Facts { planned: 3, asked_concurrency: Some(3), ..Facts::default() };
-        let mut chunks = ChunkPopulations::new(&rows, &facts);
-        for row in &rows {
-            chunks.add(row, &[chunk(20, 8, true), chunk(50, 9, false), chunk(50, 9, true)]);
-        }
-        let summary = Summary::of(&rows, &chunks, facts);
+        let chunks = [chunk(20, 8, true), chunk(50, 9, false), chunk(50, 9, true)];
+        let summary = summary(&rows, &chunks, facts);
         let e2e = summary.metric(MetricId::E2e).unwrap();
         assert_eq!((e2e.count, e2e.mean), (2, Some(130.0)));
         assert_eq!(summary.metric(MetricId::Connect), None, "no request made a connection");
@@ -381,20 +371,18 @@ mod tests {
     fn what_shares_a_read_was_sent_so_or_met_while_the_client_was_late() {
         let rows = [row(0)];
         let facts = Facts { planned: 1, asked_concurrency: Some(1), ..Facts::default() };
-        let mut chunks = ChunkPopulations::new(&rows, &facts);
         let mut unstamped = [chunk(90, 8, false), chunk(90, 8, true)];
         unstamped.iter_mut().for_each(|chunk| chunk.kernel = None);
         let at_once = [chunk(20, 100, false), chunk(20, 100, false), chunk(20, 100, true)];
         let late = [chunk(50, 101, false), chunk(50, 101, true), chunk(60, 5_000, true)];
-        chunks.add(&rows[0], &[&at_once[..], &late, &unstamped].concat());
-        let stamps = Summary::of(&rows, &chunks, facts).stamps;
+        let stamps = summary(&rows, &[&at_once[..], &late, &unstamped].concat(), facts).stamps;
         assert_eq!(stamps.coalesced, Coalesced { sent: 2, late: 1 });
     }
 
     #[test]
     fn no_rows_give_no_numbers() {
         let facts = Facts { planned: 5, asked_concurrency: Some(2), ..Facts::default() };
-        let summary = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
+        let summary = summary(&[], &[], facts);
         assert_eq!(summary.counts, Counts { planned: 5, ..Counts::default() });
         assert_eq!((summary.spans, summary.steady_state), (None, None));
         assert_eq!(summary.rates, RunRates::default());
@@ -409,13 +397,7 @@ mod tests {
             row.send_start = Some(Nanos(1_000_000 + i64::try_from(i).unwrap()));
         }
         let facts = Facts { planned: 3, asked_concurrency: Some(3), ..Facts::default() };
-        let of = |rows: &[RequestRow]| {
-            let mut chunks = ChunkPopulations::new(rows, &facts);
-            for row in rows {
-                chunks.add(row, &[chunk(20, 8, true), chunk(50, 9, true)]);
-            }
-            Summary::of(rows, &chunks, facts)
-        };
+        let of = |rows: &[RequestRow]| summary(rows, &[chunk(20, 8, true), chunk(50, 9, true)], facts);
         let forwards = of(&rows);
         rows.reverse();
         assert_eq!(of(&rows), forwards);

@@ -2,10 +2,12 @@
 //! was asked for, how much the server took from its cache, how many tokens a chunk carries. All over ok requests of the
 //! window; requests that lack one of the two numbers of a comparison are left out of it.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crate::aggregate::stream::hides_reasoning;
 use crate::metrics::row::{RequestRow, TokenSource};
+use crate::metrics::rows::RowSource;
 use crate::metrics::{MetricId, formula};
 
 /// Token facts of a run.
@@ -80,15 +82,16 @@ pub struct FirstChunk {
 impl TokenFacts {
     /// The facts of these rows.
     #[must_use]
-    pub fn of(rows: &[RequestRow]) -> Self {
+    pub fn of(rows: impl RowSource) -> Self {
         let mut facts = Self::default();
-        for row in rows.iter().filter(|row| formula::counts(row)) {
-            facts.add(row);
-        }
+        rows.rows().for_each(|row| facts.add(row.borrow()));
         facts
     }
 
     fn add(&mut self, row: &RequestRow) {
+        if !formula::counts(row) {
+            return;
+        }
         *self.sources.entry(row.output_token_source).or_default() += 1;
         compare(&mut self.output, row.requested_max_tokens, row.output_tokens);
         compare(&mut self.prompt, row.planned_context_tokens, row.usage.whole_prompt_tokens());
@@ -166,6 +169,7 @@ fn ratio(over: u64, under: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
     use crate::record::Outcome;
 
@@ -229,7 +233,7 @@ mod tests {
 
     #[test]
     fn nothing_known_is_none_and_not_zero() {
-        assert_eq!(TokenFacts::of(&[]), TokenFacts::default());
+        assert_eq!(TokenFacts::of(&Rows::new()), TokenFacts::default());
         assert_eq!(AskedReceived::default().ratio(), None);
         assert_eq!(Cached::default().share(), None);
         assert_eq!(PerChunk::default().ratio(), None);

@@ -4,9 +4,12 @@
 //! its operator), else at the last request's end: a run with a fixed number of requests is over when they are. What
 //! happens in the window is not computed here.
 
+use std::borrow::Borrow;
+
 use crate::metrics::formula;
 use crate::metrics::rates::Window;
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::Phase;
 use crate::units::Nanos;
 
@@ -25,14 +28,24 @@ impl Spans {
     /// The parts of the run with these rows; `None` when nothing was measured. `stop` is the instant from which on no
     /// request was started, in a run that was stopped before its requests were used up.
     #[must_use]
-    pub fn of(rows: &[RequestRow], stop: Option<Nanos>) -> Option<Self> {
-        let (warmup, measured): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.phase == Phase::Warmup);
-        let start = measured.iter().map(|row| row.due).min()?;
-        let last_end = measured.iter().map(|row| end_of(row)).max()?;
+    pub fn of(rows: impl RowSource, stop: Option<Nanos>) -> Option<Self> {
+        let (mut warmup, mut measured): (Option<Nanos>, Option<(Nanos, Nanos)>) = (None, None);
+        for row in rows.rows() {
+            let row: &RequestRow = row.borrow();
+            if row.phase == Phase::Warmup {
+                warmup = Some(warmup.map_or(row.due, |first| first.min(row.due)));
+            } else {
+                let end = end_of(row);
+                measured = measured
+                    .map(|(first, last)| (first.min(row.due), last.max(end)))
+                    .or(Some((row.due, end)));
+            }
+        }
+        let (start, last_end) = measured?;
         let window = Window { start, end: stop.unwrap_or(last_end).max(start) };
         Some(Self {
             window,
-            warmup: warmup.iter().map(|row| row.due).min().and_then(|first| start.since(first)),
+            warmup: warmup.and_then(|first| start.since(first)),
             drain: stop.and_then(|stop| last_end.since(stop)).map(|drain| drain.max(Nanos(0))),
         })
     }
@@ -48,6 +61,7 @@ pub fn end_of(row: &RequestRow) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
 
     fn due_and_end(phase: Phase, due: i64, end: i64) -> RequestRow {
@@ -81,7 +95,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_has_no_window_and_a_request_that_was_never_sent_ends_when_it_was_due() {
-        assert_eq!(Spans::of(&[], None), None);
+        assert_eq!(Spans::of(&Rows::new(), None), None);
         assert_eq!(Spans::of(&[due_and_end(Phase::Warmup, 0, 1)], None), None);
         let mut unsent = due_and_end(Phase::Measured, 50, 0);
         (unsent.send_start, unsent.send_end, unsent.at) = (None, None, Default::default());

@@ -3,6 +3,9 @@
 //! Between two anchors the scale is linear; before the first and after the last the nearest pair is extended. A kernel
 //! stamp is moved by the offset of the wall clock that held when it was made: the one of the anchors around it that
 //! puts it before its own user-space reading, which decides the case of a step between two anchors.
+//!
+//! Every reading of a run is scaled, so scaling is fast: a segment keeps its slope as a factor, and most readings are of
+//! the newest segment, where nothing is searched. The result is that of the division, to the nanosecond.
 
 use crate::clock::Anchor;
 use crate::units::{Nanos, Ticks, UnixNanos};
@@ -19,10 +22,24 @@ const STAMP_NOISE: Nanos = Nanos(2_000);
 #[derive(Debug, Clone)]
 pub struct Timeline {
     anchors: Vec<Anchor>,
+    /// The slope from each anchor to the next one.
+    slopes: Vec<Slope>,
     /// Readings that nothing is scaled by.
     readings: Vec<Anchor>,
     zero: Nanos,
 }
+
+/// Nanoseconds per tick between two anchors.
+#[derive(Debug, Clone, Copy)]
+struct Slope {
+    rise: u64,
+    run: u64,
+    /// `rise / run` in units of 2 to the power of −[`FACTOR_BITS`], rounded down.
+    factor: u64,
+}
+
+/// Room for four nanoseconds a tick, a counter of 250 MHz.
+const FACTOR_BITS: u32 = 62;
 
 /// What the end of the run says about the clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,11 +66,12 @@ impl Timeline {
     /// A timeline whose zero is the first anchor.
     #[must_use]
     pub fn new(first: Anchor) -> Self {
-        Self { anchors: vec![first], readings: Vec::new(), zero: first.monotonic }
+        Self { anchors: vec![first], slopes: Vec::new(), readings: Vec::new(), zero: first.monotonic }
     }
 
     /// Adds an anchor taken after all others.
     pub fn push(&mut self, anchor: Anchor) {
+        self.slopes.push(Slope::between(self.last(), &anchor));
         self.anchors.push(anchor);
     }
 
@@ -90,15 +108,18 @@ impl Timeline {
     /// A counter reading on the run's axis.
     #[must_use]
     pub fn at(&self, ticks: Ticks) -> Nanos {
-        let (a, b) = self.around(ticks);
-        Nanos(interpolate(a, b, ticks).saturating_sub(self.zero.0))
+        let segment = self.segment(ticks);
+        let (a, b) = self.ends(segment);
+        let fast =
+            self.slopes.get(segment).and_then(|slope| slope.rise_after(ticks.0.checked_sub(a.ticks.0)?));
+        let at = fast.map_or_else(|| interpolate(a, b, ticks), |rise| a.monotonic.0.saturating_add(rise));
+        Nanos(at.saturating_sub(self.zero.0))
     }
 
     /// A kernel stamp on the run's axis. `user` is the reading right after the receive call that brought it.
     #[must_use]
     pub fn kernel_at(&self, stamp: UnixNanos, user: Ticks) -> Nanos {
-        let seen = self.at(user);
-        let (a, b) = self.around(user);
+        let (a, b) = self.ends(self.segment(user));
         let by = |anchor: &Anchor| {
             Nanos(stamp.get().saturating_sub(anchor.wall_offset.0).saturating_sub(self.zero.0))
         };
@@ -108,6 +129,7 @@ impl Timeline {
         }
         // The wall clock was stepped between the two anchors. A stamp is made before its read, so the later of the
         // candidates that are not after the read is the one.
+        let seen = self.at(user);
         let plausible = |n: &Nanos| n.0 <= seen.0.saturating_add(STAMP_NOISE.0);
         [first, second].into_iter().filter(plausible).max().unwrap_or(seen)
     }
@@ -148,13 +170,20 @@ impl Timeline {
         Nanos(self.at(Ticks(start.0.saturating_add(ticks.0))).0.saturating_sub(self.at(start).0))
     }
 
-    fn around(&self, ticks: Ticks) -> (&Anchor, &Anchor) {
-        let after = self.anchors.partition_point(|a| a.ticks <= ticks);
-        let high = after.clamp(1.min(self.anchors.len() - 1), self.anchors.len() - 1);
-        let low = high.saturating_sub(1);
+    /// The number of the segment of a reading: that of its first anchor.
+    fn segment(&self, ticks: Ticks) -> usize {
+        let newest = self.anchors.len().saturating_sub(2);
+        if self.anchors.get(newest).is_some_and(|a| a.ticks <= ticks) {
+            return newest;
+        }
+        self.anchors.partition_point(|a| a.ticks <= ticks).saturating_sub(1).min(newest)
+    }
+
+    /// The anchors of a segment; twice the same one where there is no other.
+    fn ends(&self, segment: usize) -> (&Anchor, &Anchor) {
         (
-            self.anchors.get(low).unwrap_or_else(|| self.first()),
-            self.anchors.get(high).unwrap_or_else(|| self.last()),
+            self.anchors.get(segment).unwrap_or_else(|| self.first()),
+            self.anchors.get(segment + 1).unwrap_or_else(|| self.last()),
         )
     }
 
@@ -165,6 +194,31 @@ impl Timeline {
 
     fn last(&self) -> &Anchor {
         self.anchors.last().unwrap_or_else(|| self.first())
+    }
+}
+
+impl Slope {
+    /// The slope between two anchors; one without a factor where they do not follow each other.
+    fn between(a: &Anchor, b: &Anchor) -> Self {
+        let run = b.ticks.0.saturating_sub(a.ticks.0);
+        let rise = b.monotonic.0.checked_sub(a.monotonic.0).and_then(|rise| u64::try_from(rise).ok());
+        let rise = rise.unwrap_or(0);
+        let factor = (u128::from(rise) << FACTOR_BITS).checked_div(u128::from(run));
+        Self { rise, run, factor: factor.and_then(|factor| u64::try_from(factor).ok()).unwrap_or(0) }
+    }
+
+    /// `offset · rise / run`, rounded down, without a division; `None` where the factor is not good enough for it.
+    ///
+    /// The factor is too small by less than 2^-62, so the product with fewer than 2^62 ticks is too small by less than
+    /// one, and one look at the remainder decides. The remainder is below `2 · run` and may be computed modulo 2^64
+    /// where `run` is below 2^63.
+    fn rise_after(&self, offset: u64) -> Option<i64> {
+        if self.factor == 0 || offset >> FACTOR_BITS != 0 || self.run >> 63 != 0 {
+            return None;
+        }
+        let low = u64::try_from((u128::from(offset) * u128::from(self.factor)) >> FACTOR_BITS).ok()?;
+        let left = offset.wrapping_mul(self.rise).wrapping_sub(low.wrapping_mul(self.run));
+        i64::try_from(low).ok()?.checked_add(i64::from(left >= self.run))
     }
 }
 
@@ -183,6 +237,7 @@ fn interpolate(a: &Anchor, b: &Anchor, ticks: Ticks) -> i64 {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use proptest::prelude::*;
 
     fn anchor(ticks: u64, monotonic: i64, wall_offset: i64) -> Anchor {
         Anchor {
@@ -209,6 +264,32 @@ mod tests {
         assert_eq!(t.at(Ticks(5000)), Nanos(3000));
         assert_eq!(t.at(Ticks(0)), Nanos(-500));
         assert_eq!(t.check().inversions, 0);
+    }
+
+    proptest! {
+        /// The fast way is the division, wherever anchors and readings are.
+        #[test]
+        fn scaling_is_the_division_of_the_anchors(
+            steps in prop::collection::vec((0_u64..3_000_000_000, 0_i64..1_500_000_000), 0..6),
+            wide: bool,
+            readings in prop::collection::vec(any::<u64>(), 1..50),
+        ) {
+            let (mut ticks, mut ns) = (1_u64 << 40, 1_i64 << 41);
+            let mut t = Timeline::new(anchor(ticks, ns, 0));
+            for (run, rise) in &steps {
+                ticks += run;
+                ns += rise;
+                t.push(anchor(ticks, ns, 0));
+            }
+            for reading in readings {
+                let near = (1 << 40) - 1_000_000 + reading % 16_000_000_000;
+                let ticks = Ticks(if wide { reading >> 8 } else { near });
+                let after = t.anchors.partition_point(|a| a.ticks <= ticks);
+                let high = after.clamp(1.min(t.anchors.len() - 1), t.anchors.len() - 1);
+                let exact = interpolate(&t.anchors[high.saturating_sub(1)], &t.anchors[high], ticks);
+                prop_assert_eq!(t.at(ticks), Nanos(exact.saturating_sub(t.zero.0)), "{:?}", ticks);
+            }
+        }
     }
 
     #[test]

@@ -6,12 +6,13 @@
 //! bound the percentiles from both sides. The mean needs no single gap: the sum of a choice's gaps is its last output
 //! minus its first.
 //!
-//! Exact gaps are kept one by one (8 bytes each); nothing is binned. Intervals of confidence are not here: tokens of
+//! Gaps are kept one by one, 8 bytes each, and nothing is binned. Not all of their values are kept at once: the exact gaps,
+//! the lower and the upper bounds are gathered one after the other, each from all requests anew. Intervals of confidence are not here: tokens of
 //! concurrent streams share the engine's steps, so gaps are not independent and the order-statistic intervals of
 //! [`crate::metrics::interval`] would be far too narrow.
 
 use crate::metrics::distribution::{Ci95, Distribution, Percentiles};
-use crate::metrics::exact;
+use crate::metrics::{exact, token_gaps};
 use crate::units::Nanos;
 
 /// One output chunk on the run's axis.
@@ -29,20 +30,39 @@ pub struct Chunk {
     pub tokens: Option<u32>,
 }
 
-/// The gaps of all requests of a population.
-#[derive(Debug, Clone, Default)]
-pub struct GapPopulation {
-    exact: Vec<Nanos>,
-    censored: Vec<GapBounds>,
-    /// Sum over requests and choices of last output minus first; 128 bits hold any number of 64-bit spans.
-    spans: i128,
+/// What a gap is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GapRule {
+    /// The time between two consecutive chunks of one choice.
+    Chunks,
+    /// The same over the tokens of the later chunk: [`crate::metrics::token_gaps`].
+    Tokens,
 }
 
-/// A gap of which only bounds are known.
+/// Which value of a gap is gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GapBounds {
-    lower: Nanos,
-    upper: Nanos,
+enum Side {
+    /// That of exact gaps; others have none.
+    Exact,
+    /// The lower bound, which is the value of an exact gap.
+    Lower,
+    /// The upper bound, likewise.
+    Upper,
+}
+
+/// One value of each gap of all requests of a population.
+#[derive(Debug, Clone)]
+struct GapPopulation {
+    rule: GapRule,
+    side: Side,
+    /// Milliseconds, or milliseconds per token.
+    values: Vec<f64>,
+    /// Gaps that are not exact.
+    censored: usize,
+    /// Sum of all gaps; 128 bits hold any number of 64-bit spans.
+    spans: i128,
+    /// What the sum is divided by for the mean: the gaps, or their tokens.
+    parts: u128,
 }
 
 /// The statistics of pooled gaps, in milliseconds.
@@ -77,83 +97,83 @@ pub struct PercentileBounds {
 
 impl Chunk {
     /// The earliest instant at which it can have arrived.
-    pub(super) fn earliest(&self) -> Nanos {
+    fn earliest(&self) -> Nanos {
         if self.ends_read { self.at } else { self.not_before.min(self.at) }
     }
 }
 
-impl GapPopulation {
-    /// Adds the output chunks of one request in order of arrival.
-    pub fn add_request(&mut self, chunks: &[Chunk]) {
-        // Choices are few; a map would cost more than the search.
-        let mut last_of_choice: Vec<Chunk> = Vec::new();
-        for chunk in chunks {
-            match last_of_choice.iter_mut().find(|last| last.choice == chunk.choice) {
-                Some(last) => {
-                    self.add_gap(last, chunk);
-                    *last = *chunk;
-                }
-                None => last_of_choice.push(*chunk),
-            }
+impl GapRule {
+    /// The statistics of the gaps of all requests. `each` hands the output chunks of every request, in order of arrival,
+    /// to what it is given; it is called up to three times.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn distribution<E>(
+        self,
+        mut each: impl FnMut(&mut dyn FnMut(&[Chunk])) -> Result<(), E>,
+    ) -> Result<GapDistribution, E> {
+        let mut gather = |side| {
+            let mut gaps = GapPopulation::new(self, side);
+            each(&mut |chunks| gaps.add_request(chunks)).map(|()| gaps)
+        };
+        let mut found = gather(Side::Exact)?.exact_distribution();
+        if found.coalesced.count > 0 {
+            // Each is dropped before the next one is gathered.
+            let lower = gather(Side::Lower)?.percentiles();
+            let upper = gather(Side::Upper)?.percentiles();
+            found.bounds = lower.zip(upper).map(|(lower, upper)| PercentileBounds { lower, upper });
         }
-    }
-
-    /// How many gaps there are, exact or not.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.exact.len() + self.censored.len()
-    }
-
-    /// Whether there is no gap.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The statistics. Sorts copies; meant for the end of a run.
-    #[must_use]
-    pub fn distribution(&self) -> GapDistribution {
-        let ms = |bound: fn(&GapBounds) -> Nanos| self.censored.iter().map(bound).map(Nanos::as_millis_f64);
-        GapDistribution::of(
-            self.exact.iter().map(|gap| gap.as_millis_f64()).collect(),
-            ms(|gap| gap.lower).collect(),
-            ms(|gap| gap.upper).collect(),
-            self.mean_ms(),
-        )
-    }
-
-    fn add_gap(&mut self, earlier: &Chunk, later: &Chunk) {
-        let span = i128::from(later.at.0) - i128::from(earlier.at.0);
-        self.spans += span;
-        if earlier.ends_read && later.ends_read {
-            self.exact.push(difference(later.at, earlier.at));
-        } else {
-            // Chunks arrive in order, so a gap is never below zero.
-            let lower = difference(later.earliest(), earlier.at).max(Nanos(0));
-            self.censored.push(GapBounds { lower, upper: difference(later.at, earlier.earliest()) });
-        }
-    }
-
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the mean of whole nanoseconds, rounded to a double at the end"
-    )]
-    fn mean_ms(&self) -> Option<f64> {
-        (!self.is_empty()).then(|| self.spans as f64 / 1e6 / float(self.len()))
+        Ok(found)
     }
 }
 
 impl GapDistribution {
-    /// The statistics of exact values, and of as many lower as upper bounds of censored ones, each in any order.
-    pub(super) fn of(mut exact: Vec<f64>, lower: Vec<f64>, upper: Vec<f64>, mean: Option<f64>) -> Self {
-        let (censored, all) = (lower.len(), exact.len() + lower.len());
-        let curve = |mut bounds: Vec<f64>| {
-            bounds.extend(&exact);
-            Percentiles::of(ascending(&mut bounds))
+    /// The statistics of no gap.
+    #[must_use]
+    pub fn none() -> Self {
+        GapPopulation::new(GapRule::Chunks, Side::Exact).exact_distribution()
+    }
+}
+
+impl GapPopulation {
+    const fn new(rule: GapRule, side: Side) -> Self {
+        Self { rule, side, values: Vec::new(), censored: 0, spans: 0, parts: 0 }
+    }
+
+    fn add_request(&mut self, chunks: &[Chunk]) {
+        match self.rule {
+            GapRule::Chunks => each_gap(chunks, |earlier, later| self.add_gap(earlier, later, 1)),
+            GapRule::Tokens => {
+                token_gaps::each_gap(chunks, |earlier, later, n| self.add_gap(earlier, later, n));
+            }
+        }
+    }
+
+    fn add_gap(&mut self, earlier: &Chunk, later: &Chunk, tokens: u32) {
+        self.spans += i128::from(later.at.0) - i128::from(earlier.at.0);
+        self.parts += u128::from(tokens);
+        let is_exact = earlier.ends_read && later.ends_read;
+        self.censored += usize::from(!is_exact);
+        let gap = match self.side {
+            _ if is_exact => difference(later.at, earlier.at),
+            Side::Exact => return,
+            // Chunks arrive in order, so a gap is never below zero.
+            Side::Lower => difference(later.earliest(), earlier.at).max(Nanos(0)),
+            Side::Upper => difference(later.at, earlier.earliest()),
         };
-        let bounds = (censored > 0).then(|| Some((curve(lower)?, curve(upper)?))).flatten();
-        let exact = ascending(&mut exact);
-        Self {
+        self.values.push(gap.as_millis_f64() / f64::from(tokens));
+    }
+
+    fn percentiles(mut self) -> Option<Percentiles> {
+        Percentiles::of(ascending(&mut self.values))
+    }
+
+    /// Without bounds.
+    fn exact_distribution(mut self) -> GapDistribution {
+        let mean = self.mean_ms();
+        let all = self.values.len() + self.censored;
+        let exact = ascending(&mut self.values);
+        GapDistribution {
             exact: Distribution {
                 count: exact.len(),
                 mean,
@@ -163,10 +183,27 @@ impl GapDistribution {
                 independence: None,
             },
             coalesced: CoalescedGaps {
-                count: censored,
-                share: (all > 0).then(|| float(censored) / float(all)),
+                count: self.censored,
+                share: (all > 0).then(|| float(self.censored) / float(all)),
             },
-            bounds: bounds.map(|(lower, upper)| PercentileBounds { lower, upper }),
+            bounds: None,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "whole numbers, rounded to doubles at the end")]
+    fn mean_ms(&self) -> Option<f64> {
+        (self.parts > 0).then(|| self.spans as f64 / 1e6 / self.parts as f64)
+    }
+}
+
+/// Calls `found` with the chunks of each gap: two consecutive ones of one choice.
+fn each_gap(chunks: &[Chunk], mut found: impl FnMut(&Chunk, &Chunk)) {
+    // Choices are few; a map would cost more than the search.
+    let mut last_of_choice: Vec<&Chunk> = Vec::new();
+    for chunk in chunks {
+        match last_of_choice.iter_mut().find(|last| last.choice == chunk.choice) {
+            Some(last) => found(std::mem::replace(last, chunk), chunk),
+            None => last_of_choice.push(chunk),
         }
     }
 }
@@ -177,7 +214,7 @@ fn ascending(values: &mut [f64]) -> &[f64] {
 }
 
 /// Stamps of one run are within 292 years of each other; a span beyond that would be clamped.
-pub(super) fn difference(later: Nanos, earlier: Nanos) -> Nanos {
+fn difference(later: Nanos, earlier: Nanos) -> Nanos {
     Nanos(later.0.saturating_sub(earlier.0))
 }
 
@@ -207,11 +244,11 @@ mod tests {
     }
 
     fn of(requests: &[&[Chunk]]) -> GapDistribution {
-        let mut population = GapPopulation::default();
-        for chunks in requests {
-            population.add_request(chunks);
-        }
-        population.distribution()
+        let each = |add: &mut dyn FnMut(&[Chunk])| {
+            requests.iter().for_each(|chunks| add(chunks));
+            Ok::<_, std::convert::Infallible>(())
+        };
+        GapRule::Chunks.distribution(each).unwrap()
     }
 
     #[test]
@@ -268,7 +305,7 @@ mod tests {
     #[test]
     fn no_gap_at_all() {
         for d in [of(&[]), of(&[&[]]), of(&[&[exact_at(3)]])] {
-            assert_eq!(d.exact, Distribution::default());
+            assert_eq!((d.exact, d.clone()), (Distribution::default(), GapDistribution::none()));
             assert_eq!(d.coalesced, CoalescedGaps { count: 0, share: None });
             assert_eq!(d.bounds, None);
         }
@@ -285,7 +322,7 @@ mod tests {
             state % below
         };
         let mut truth = Vec::new();
-        let mut population = GapPopulation::default();
+        let mut requests = Vec::new();
         for _ in 0..200 {
             let mut now = 0_i64;
             let mut emptied = 0_i64;
@@ -319,11 +356,11 @@ mod tests {
             }
             arrivals.truncate(chunks.len());
             truth.extend(arrivals.windows(2).map(|w| Nanos(w[1] - w[0])));
-            population.add_request(&chunks);
+            requests.push(chunks);
         }
         let mut truth: Vec<f64> = truth.into_iter().map(Nanos::as_millis_f64).collect();
         let truth = Percentiles::of(ascending(&mut truth)).unwrap();
-        let d = population.distribution();
+        let d = of(&requests.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let b = d.bounds.unwrap();
         assert!(d.coalesced.share.unwrap() > 0.3);
         let curve = |p: &Percentiles| [p.p5, p.p25, p.p50, p.p75, p.p90, p.p99, p.max];

@@ -13,9 +13,11 @@ pub mod parts;
 pub mod quantile;
 pub mod rates;
 pub mod row;
+pub mod rows;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod token_gaps;
+pub mod varint;
 
 pub use catalog::{CATALOG, Metric, MetricId};
 pub use distribution::{Distribution, Percentiles, Statistic};

@@ -2,11 +2,14 @@
 //!
 //! Rates divide by the measured time and by nothing else. Percentiles and single requests are not here.
 
+use std::borrow::Borrow;
+
 use crate::metrics::catalog::MetricId;
 use crate::metrics::formula;
 use crate::metrics::gaps::Chunk;
 use crate::metrics::row::RequestRow;
-use crate::record::{Outcome, Phase};
+use crate::metrics::rows::RowSource;
+use crate::record::Outcome;
 use crate::units::Nanos;
 
 /// The measured part of a run on its axis.
@@ -59,22 +62,28 @@ impl RunRates {
     /// The rates of a window over all its rows (warm-up rows are skipped). The peak comes from the chunks, because rows
     /// do not have them.
     #[must_use]
-    pub fn of(rows: &[RequestRow], window: Window, timeline: &TokenTimeline) -> Self {
-        let measured = || rows.iter().filter(|row| row.phase != Phase::Warmup);
+    pub fn of(rows: impl RowSource, window: Window, timeline: &TokenTimeline) -> Self {
         let Some(seconds) = window.seconds() else { return Self::default() };
-        if measured().next().is_none() {
+        let (mut ok, mut attempted) = (0, 0);
+        let (mut output, mut prompt) = (Some(0), Some(0));
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
+            attempted += 1;
+            ok += u64::from(formula::counts(row));
+            add_tokens(&mut output, row, row.output_tokens);
+            add_tokens(&mut prompt, row, row.usage.whole_prompt_tokens());
+        }
+        if attempted == 0 {
             return Self::default();
         }
         let per_second = |n: u64| float(n) / seconds;
-        let (mean, max) = concurrency(measured(), window);
-        let output = tokens(measured(), |row| row.output_tokens);
-        let prompt = tokens(measured(), |row| row.usage.whole_prompt_tokens());
+        let (mean, max) = concurrency(rows, window);
         Self {
-            request_rate: Some(per_second(count(measured().filter(|row| formula::counts(row))))),
-            attempt_rate: Some(per_second(count(measured()))),
+            request_rate: Some(per_second(ok)),
+            attempt_rate: Some(per_second(attempted)),
             output_tok_s: output.map(per_second),
             total_tok_s: output
-                .or_else(|| generates_nothing(measured()).then_some(0))
+                .or_else(|| generates_nothing(rows).then_some(0))
                 .zip(prompt)
                 .map(|(o, p)| per_second(o.saturating_add(p))),
             peak_output_tok_s: timeline.peak(),
@@ -172,27 +181,31 @@ impl TokenTimeline {
     }
 }
 
-/// Whether no request asked for output or got any: then an unknown number of output tokens is none.
-pub fn generates_nothing<'a>(mut rows: impl Iterator<Item = &'a RequestRow>) -> bool {
-    rows.all(|row| row.requested_max_tokens.is_none() && row.output_tokens.is_none())
+/// Whether no measured request asked for output or got any: then an unknown number of output tokens is none.
+pub fn generates_nothing(rows: impl RowSource) -> bool {
+    rows.measured().all(|row| {
+        let row: &RequestRow = row.borrow();
+        row.requested_max_tokens.is_none() && row.output_tokens.is_none()
+    })
 }
 
-/// Tokens of ok and of cut requests; `None` when those of an ok request are unknown. A cut request counts with what is
-/// known of it.
-fn tokens<'a>(rows: impl Iterator<Item = &'a RequestRow>, of: fn(&RequestRow) -> Option<u64>) -> Option<u64> {
-    rows.filter_map(|row| match row.outcome {
-        Outcome::Ok => Some(of(row)),
-        Outcome::Incomplete => Some(of(row).or(Some(0))),
-        _ => None,
-    })
-    .try_fold(0_u64, |sum, tokens| Some(sum.saturating_add(tokens?)))
+/// Adds the tokens of an ok or of a cut request; `None` when those of an ok request are unknown. A cut request counts
+/// with what is known of it.
+fn add_tokens(sum: &mut Option<u64>, row: &RequestRow, tokens: Option<u64>) {
+    let more = match row.outcome {
+        Outcome::Ok => tokens,
+        Outcome::Incomplete => tokens.or(Some(0)),
+        _ => return,
+    };
+    *sum = sum.zip(more).map(|(sum, more)| sum.saturating_add(more));
 }
 
 /// Request-seconds in flight within the window, and the most requests at one instant.
-fn concurrency<'a>(rows: impl Iterator<Item = &'a RequestRow>, window: Window) -> (f64, u64) {
+fn concurrency(rows: impl RowSource, window: Window) -> (f64, u64) {
     let mut busy = 0_i128;
     let mut steps = Vec::new();
-    for row in rows {
+    for row in rows.measured() {
+        let row: &RequestRow = row.borrow();
         let (Some(start), Some(end)) = (row.send_start, formula::stream_end(row)) else { continue };
         let (start, end) = (start.max(window.start), end.min(window.end));
         if start < end {
@@ -229,6 +242,7 @@ mod tests {
     use super::*;
     use crate::metrics::row::TokenSource;
     use crate::metrics::testing::row;
+    use crate::record::Phase;
 
     const SECOND: i64 = Nanos::PER_SECOND;
 

@@ -96,7 +96,7 @@ pub struct ControlledOutputObservation {
 }
 
 /// One request on the run's axis.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRow {
     /// Position in the plan.
     pub request_index: u64,

@@ -8,67 +8,30 @@
 //!
 //! Coalesced chunks are treated as in [`crate::metrics::gaps`]: a gap is exact when both its chunks end their reads.
 
-use crate::metrics::gaps::{Chunk, GapDistribution, difference};
-use crate::units::Nanos;
+use crate::metrics::gaps::Chunk;
 
-/// The gaps of all requests whose chunks have their tokens.
-#[derive(Debug, Clone, Default)]
-pub struct TokenGapPopulation {
-    /// Milliseconds per token.
-    exact: Vec<f64>,
-    lower: Vec<f64>,
-    upper: Vec<f64>,
-    /// Sum of all gaps.
-    spans: i128,
-    /// Sum of their tokens.
-    tokens: u128,
-}
-
-impl TokenGapPopulation {
-    /// Adds the output chunks of one request in order of arrival. A request with a chunk without a count, or with chunks
-    /// of several choices, is left out: a count over several choices says nothing about one of them.
-    pub fn add_request(&mut self, chunks: &[Chunk]) {
-        let Some((first, later)) = chunks.split_first() else { return };
-        if chunks.iter().any(|chunk| chunk.tokens.is_none() || chunk.choice != first.choice) {
-            return;
-        }
-        let mut before = first;
-        for chunk in later {
-            if let Some(tokens) = chunk.tokens.filter(|tokens| *tokens > 0) {
-                self.add_gap(before, chunk, tokens);
-                before = chunk;
-            }
-        }
+/// Calls `found` with the chunks of each gap of one request and the tokens of the later one. A request with a chunk
+/// without a count, or with chunks of several choices, has none: a count over several choices says nothing about one of
+/// them.
+pub(super) fn each_gap(chunks: &[Chunk], mut found: impl FnMut(&Chunk, &Chunk, u32)) {
+    let Some((first, later)) = chunks.split_first() else { return };
+    if chunks.iter().any(|chunk| chunk.tokens.is_none() || chunk.choice != first.choice) {
+        return;
     }
-
-    /// The statistics, in milliseconds per token. Sorts copies; meant for the end of a run.
-    #[must_use]
-    pub fn distribution(&self) -> GapDistribution {
-        GapDistribution::of(self.exact.clone(), self.lower.clone(), self.upper.clone(), self.mean_ms())
-    }
-
-    fn add_gap(&mut self, earlier: &Chunk, later: &Chunk, tokens: u32) {
-        self.spans += i128::from(later.at.0) - i128::from(earlier.at.0);
-        self.tokens += u128::from(tokens);
-        let per_token = |gap: Nanos| gap.as_millis_f64() / f64::from(tokens);
-        if earlier.ends_read && later.ends_read {
-            self.exact.push(per_token(difference(later.at, earlier.at)));
-        } else {
-            // Chunks arrive in order, so a gap is never below zero.
-            self.lower.push(per_token(difference(later.earliest(), earlier.at).max(Nanos(0))));
-            self.upper.push(per_token(difference(later.at, earlier.earliest())));
+    let mut before = first;
+    for chunk in later {
+        if let Some(tokens) = chunk.tokens.filter(|tokens| *tokens > 0) {
+            found(before, chunk, tokens);
+            before = chunk;
         }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "whole numbers, rounded to doubles at the end")]
-    fn mean_ms(&self) -> Option<f64> {
-        (self.tokens > 0).then(|| self.spans as f64 / 1e6 / self.tokens as f64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::gaps::{GapDistribution, GapRule};
+    use crate::units::Nanos;
 
     fn chunk(ms: i64, tokens: Option<u32>) -> Chunk {
         let at = Nanos::from_millis(ms);
@@ -76,11 +39,11 @@ mod tests {
     }
 
     fn of(requests: &[&[Chunk]]) -> GapDistribution {
-        let mut population = TokenGapPopulation::default();
-        for chunks in requests {
-            population.add_request(chunks);
-        }
-        population.distribution()
+        let each = |add: &mut dyn FnMut(&[Chunk])| {
+            requests.iter().for_each(|chunks| add(chunks));
+            Ok::<_, std::convert::Infallible>(())
+        };
+        GapRule::Tokens.distribution(each).unwrap()
     }
 
     /// Report 4 of the collected ones: one token, then chunks of four every 40 ms.

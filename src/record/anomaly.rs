@@ -117,6 +117,18 @@ impl Anomalies {
         self.0 & anomaly.bit() != 0
     }
 
+    /// The set as bits, one per anomaly in the order of declaration.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set of these bits; those of no anomaly are dropped.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & ((1 << Anomaly::ALL.len()) - 1))
+    }
+
     /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {

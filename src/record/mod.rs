@@ -4,6 +4,7 @@
 //! its rings. Ticks stay ticks here; `aggregate` scales them later, off the worker cores.
 
 pub mod anomaly;
+pub mod finish;
 pub mod id;
 pub mod lateness;
 pub mod mask;
@@ -15,13 +16,11 @@ pub mod transport;
 pub mod usage;
 
 pub use anomaly::{Anomalies, Anomaly};
+pub use finish::{FinishReason, FinishReasons};
 pub use id::RunId;
 pub use lateness::Lateness;
 pub use outcome::Outcome;
-pub use request::{
-    CapturedText, ChunkStamp, Counters, ErrorDetail, FinishReason, FinishReasons, OutputKind, Phase,
-    RequestRecord,
-};
+pub use request::{CapturedText, ChunkStamp, Counters, ErrorDetail, OutputKind, Phase, RequestRecord};
 pub use ring::{Inlet, Outlet, RingFill, rings};
 pub use stamps::{Stamp, StampKind};
 pub use transport::TransportFacts;

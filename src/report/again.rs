@@ -49,7 +49,7 @@ impl Again {
     /// [`SavedError`].
     pub fn of(saved: &mut SavedRun) -> Result<Self, SavedError> {
         let summary = saved.summary()?;
-        let last_end = saved.rows.iter().map(window::end_of).max();
+        let last_end = saved.rows.iter().map(|row| window::end_of(&row)).max();
         let mut document = saved.document.as_ref().map(|stored| stored.computed_again(&summary, last_end));
         if let Some(document) = &mut document {
             let run_id = saved.run_id.clone().unwrap_or_else(|| document.run_id.clone());

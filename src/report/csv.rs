@@ -6,6 +6,7 @@
 //! metric's name; a request that failed has none. What is null is an empty cell, and an empty text is `""`. Rows are in
 //! the order of the plan, warm-up requests first.
 
+use std::borrow::Borrow;
 use std::io::{self, BufRead, Write};
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::requests;
 use crate::metrics::catalog::{CATALOG, Metric, Scope, Unit};
 use crate::metrics::formula;
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::Phase;
 
 /// Writes one line of names, also without requests, and one line per request. `rows` are those of the lines, in the same
@@ -22,9 +24,9 @@ use crate::record::Phase;
 ///
 /// # Errors
 /// Those of both sides, and a line that is no JSON object.
-pub fn write(lines: impl BufRead, rows: &[RequestRow], mut out: impl Write) -> io::Result<()> {
-    let mut pairs = Vec::with_capacity(rows.len());
-    let mut left = rows.iter();
+pub fn write(lines: impl BufRead, rows: impl RowSource, mut out: impl Write) -> io::Result<()> {
+    let mut pairs = Vec::new();
+    let mut left = rows.rows();
     for line in lines.split(b'\n') {
         let line = line?;
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -33,7 +35,10 @@ pub fn write(lines: impl BufRead, rows: &[RequestRow], mut out: impl Write) -> i
         let Some(row) = left.next() else { break };
         pairs.push((line, row));
     }
-    pairs.sort_by_key(|(_, row)| (row.phase != Phase::Warmup, row.request_index));
+    pairs.sort_by_key(|(_, row)| {
+        let row: &RequestRow = row.borrow();
+        (row.phase != Phase::Warmup, row.request_index)
+    });
     let parsed = |line: &[u8]| serde_json::from_slice::<OrderedMap<Value>>(line).map(|row| flat(&row));
     let columns: Vec<String> = match pairs.first() {
         Some((line, _)) => parsed(line)?.iter().map(|(name, _)| name.to_owned()).collect(),
@@ -44,7 +49,7 @@ pub fn write(lines: impl BufRead, rows: &[RequestRow], mut out: impl Write) -> i
     for (line, row) in pairs {
         let cells = parsed(&line)?;
         let raw = columns.iter().map(|name| cells.get(name).and_then(cell));
-        let values = derived().map(|metric| formula::value(metric.id, row).map(|ms| ms.to_string()));
+        let values = derived().map(|metric| formula::value(metric.id, row.borrow()).map(|ms| ms.to_string()));
         record(&mut out, raw.chain(values))?;
     }
     out.flush()

@@ -26,17 +26,22 @@
 
 mod coding;
 pub mod read;
+pub mod walk;
 
+use std::borrow::Borrow;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use self::coding::{crc32, put_signed, put_unsigned};
+use self::coding::crc32;
 use crate::aggregate::chunk::OutputChunk;
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
+use crate::metrics::varint::{put_signed, put_unsigned};
 use crate::record::{OutputKind, Phase};
 
-pub use self::read::{Block, Ending, EventsError, EventsReader, RunEvents, populations};
+pub use self::read::{Block, Ending, EventsError, EventsReader, RunEvents};
+pub use self::walk::Walk;
 
 /// First bytes of the file.
 const MAGIC: &[u8; 8] = b"HSEVENTS";
@@ -202,7 +207,7 @@ const fn kind_bits(kind: OutputKind) -> u8 {
 ///
 /// # Errors
 /// Those of the underlying writer.
-pub fn events_jsonl(rows: &[RequestRow], events: &RunEvents, mut out: impl Write) -> io::Result<()> {
+pub fn events_jsonl(rows: impl RowSource, events: &RunEvents, mut out: impl Write) -> io::Result<()> {
     #[derive(Serialize)]
     struct Line {
         request_index: u64,
@@ -211,7 +216,8 @@ pub fn events_jsonl(rows: &[RequestRow], events: &RunEvents, mut out: impl Write
         #[serde(skip_serializing_if = "Option::is_none")]
         tokens: Option<Vec<Option<u32>>>,
     }
-    for row in rows.iter().filter(|row| row.phase != Phase::Warmup) {
+    for row in rows.measured() {
+        let row: &RequestRow = row.borrow();
         let chunks = events.of(RequestKey::of(row));
         let is_counted = chunks.iter().any(|c| c.tokens.is_some());
         let line = Line {

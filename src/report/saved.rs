@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::aggregate::summary::{ChunkPopulations, Facts, Summary};
-use crate::metrics::row::RequestRow;
+use crate::aggregate::chunk_facts::ChunkFacts;
+use crate::aggregate::summary::{Facts, Summary};
+use crate::metrics::rows::{RowSource, Rows};
 use crate::report::document::{DocumentError, RunDocument};
-use crate::report::events::{Ending, EventsError, EventsReader, RunEvents, populations};
+use crate::report::events::{Ending, EventsError, EventsReader, RunEvents, Walk};
 use crate::report::files::{RunFile, has_part, locate};
 use crate::report::requests::read::{ReadError, read_rows};
 use crate::units::{Nanos, display};
@@ -25,7 +26,7 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct SavedRun {
     /// Every request of which there is a line.
-    pub rows: Vec<RequestRow>,
+    pub rows: Rows,
     /// The run that the lines name; `None` without lines.
     pub run_id: Option<String>,
     /// The document; `None` when the run did not get that far.
@@ -151,7 +152,7 @@ impl SavedRun {
     /// What the document says that the rows do not; without a document, the run as far as it went.
     #[must_use]
     pub fn facts(&self) -> Facts {
-        let measured = self.rows.iter().filter(|row| row.phase != crate::record::Phase::Warmup);
+        let measured = self.rows.measured();
         let Some(document) = &self.document else {
             return Facts { planned: measured.fold(0, |n, _| n + 1), ..Facts::default() };
         };
@@ -177,15 +178,16 @@ impl SavedRun {
         let facts = self.facts();
         let Some(located) = locate(&self.dir, RunFile::Events) else {
             self.missing.push(format!("there is no {}: gaps are unknown", RunFile::Events.name()));
-            return Ok(Summary::of(&self.rows, &ChunkPopulations::new(&self.rows, &facts), facts));
+            return Ok(Summary::of(&self.rows, ChunkFacts::of_rows_alone(&self.rows, &facts), facts));
         };
         let path = located.path;
         let failed = |source| SavedError::Events { path: path.clone(), source };
-        let mut reader = EventsReader::new(BufReader::new(open(&path)?)).map_err(failed)?;
-        let (chunks, ending) =
-            populations(&mut reader, &self.rows, &facts).map_err(|e| failed(EventsError::Io(e)))?;
+        open(&path)?;
+        let reader = || EventsReader::new(BufReader::new(File::open(&path)?));
+        let chunks = Walk::new(&self.rows, reader).map_err(failed)?;
+        let found = ChunkFacts::gather(&self.rows, &facts, |visit| chunks.each(visit)).map_err(failed)?;
         let name = RunFile::Events.name();
-        match ending {
+        match chunks.ending() {
             Ending::Complete => {}
             Ending::Cut { offset } => {
                 self.missing.push(format!("{name} ends early, at byte {}", display::whole(offset)));
@@ -194,7 +196,7 @@ impl SavedRun {
                 self.missing.push(format!("{name} is damaged at byte {}: {reason}", display::whole(offset)));
             }
         }
-        Ok(Summary::of(&self.rows, &chunks, facts))
+        Ok(Summary::of(&self.rows, found, facts))
     }
 }
 

@@ -397,10 +397,12 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregate::chunk_facts::ChunkFacts;
     use crate::aggregate::schedule::ScheduleKept;
     use crate::aggregate::slots::SlotTime;
-    use crate::aggregate::summary::{ChunkPopulations, Coalesced, Facts};
+    use crate::aggregate::summary::{Coalesced, Facts};
     use crate::metrics::Percentiles;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
 
     fn spread(p99: f64) -> Spread {
@@ -452,7 +454,7 @@ mod tests {
     fn good() -> (InstrumentFacts, Summary) {
         let rows = [row(0), row(1)];
         let facts = Facts { planned: 2, asked_concurrency: Some(2), ..Facts::default() };
-        let mut summary = Summary::of(&rows, &ChunkPopulations::new(&rows, &facts), facts);
+        let mut summary = Summary::of(&rows, ChunkFacts::of_rows_alone(&rows, &facts), facts);
         summary.counts.started = 10_000;
         summary.stamps.read_delay_us = Some(spread(20.0));
         summary.stamps.output_chunks = 1_000;
@@ -676,7 +678,7 @@ mod tests {
     #[test]
     fn a_run_that_received_nothing_has_nothing_to_be_suspect_about() {
         let facts = Facts { planned: 2, ..Facts::default() };
-        let empty = Summary::of(&[], &ChunkPopulations::new(&[], &facts), facts);
+        let empty = Summary::of(&Rows::new(), ChunkFacts::of_rows_alone(&Rows::new(), &facts), facts);
         let facts = InstrumentFacts { kernel_stamps: true, ..InstrumentFacts::default() };
         let judgement = judge(&InstrumentDoc::of(&facts, &empty), Asked::default(), 0, &empty);
         assert_eq!(judgement, Judgement { verdict: Verdict::Valid, reasons: vec![], notes: vec![] });

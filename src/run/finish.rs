@@ -1,5 +1,6 @@
 //! After the last packet: summary, documents, files, what a person sees, and the exit code.
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use crate::clock::Timeline;
 use crate::config::masking;
 use crate::config::spec::{Endpoint, OutputFormat, RunSpec};
 use crate::exit::Exit;
-use crate::metrics::row::RequestRow;
+use crate::metrics::rows::Rows;
 use crate::plan::Plan;
 use crate::record::RunId;
-use crate::report::anvil::encode::to_string;
+use crate::report::anvil::encode::to_writer;
 use crate::report::anvil::{self, Artifact};
 use crate::report::calibration::lookup::{self, CalibrationNote};
 use crate::report::document::provenance::TargetDoc;
@@ -48,8 +49,8 @@ pub(super) struct Inputs<'a> {
 pub(super) struct Finish {
     pub(super) exit: Exit,
     pub(super) document: RunDocument,
-    /// The reference artifact, for its second place; `None` where none can be made.
-    pub(super) artifact: Option<String>,
+    /// There is a reference artifact.
+    pub(super) has_artifact: bool,
     /// Processor time of the workers' threads.
     pub(super) worker_cpu: Nanos,
 }
@@ -67,18 +68,18 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     if let Some(error) = collected.sink_error {
         return Err(unwritten(error));
     }
-    let recorded = collected.sink.close().map_err(RunError::Results)?;
+    let mut recorded = collected.sink.close().map_err(RunError::Results)?;
     let facts = Facts {
         planned: plan.requests(),
         asked_concurrency: spec.load.asked_concurrency(),
         open_loop: spec.load.arrivals.is_some(),
         stop: interrupted.then(|| timeline.at(ended)),
     };
-    let chunks = recorded.populations(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
-    let summary = Summary::of(&rows, &chunks, facts);
+    let chunks = recorded.chunk_facts(&rows, &facts).map_err(|e| unwritten(std::io::Error::other(e)))?;
+    let summary = Summary::of(&rows, chunks, facts);
     let zero = UnixNanos::at(timeline.zero_unix().0);
     // The last answer's end, not the end of the wait for the last bytes of its connection.
-    let last = rows.iter().map(window::end_of).max().unwrap_or_else(|| timeline.at(ended));
+    let last = rows.iter().map(|row| window::end_of(&row)).max().unwrap_or_else(|| timeline.at(ended));
     let stopped_ns = facts.stop.map(|stop| stop.0);
     let span = Span { began_ns: timeline.at(began).0, ended_ns: last.0, stopped_ns };
     let spec_doc = SpecDoc::of(spec);
@@ -103,22 +104,25 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
         reference_ok: artifact.as_ref().map(|artifact| artifact.completed() as u64),
         reference_metrics: artifact.as_ref().map(Artifact::metrics),
     });
-    let artifact = artifact.as_ref().map(to_string).transpose().map_err(|e| unwritten(e.into()))?;
+    let has_artifact = artifact.is_some();
+    if let Some(artifact) = artifact {
+        let write = |file: &mut PartFile| to_writer(file, &artifact).map_err(Into::into);
+        recorded.add(RunFile::Artifact, write).map_err(RunError::Results)?;
+    }
     let json = document.to_json().map_err(|e| unwritten(e.into()))?;
-    let artifact_file = artifact.as_ref().map(|text| (RunFile::Artifact, text.as_bytes()));
-    let files: Vec<_> = artifact_file.into_iter().chain([(RunFile::Run, json.as_bytes())]).collect();
-    recorded.finish(&files).map_err(RunError::Results)?;
+    recorded.finish(&[(RunFile::Run, json.as_bytes())]).map_err(RunError::Results)?;
     let asked = Asked::of(&document.spec);
     let lost = document.counts.dropped_stamps;
     let verdict = validity::judge(&document.instrument, asked, lost, &summary).verdict;
     let exit = exit(spec, verdict, &summary, &rows, interrupted);
-    Ok(Finish { exit, document, artifact, worker_cpu })
+    Ok(Finish { exit, document, has_artifact, worker_cpu })
 }
 
-/// Writes the artifact to its second place.
-pub(super) fn write_beside(mut file: PartFile, artifact: &str) -> Result<(), RunError> {
+/// Writes the artifact of the run in `dir` to its second place.
+pub(super) fn write_beside(mut file: PartFile, dir: &Path) -> Result<(), RunError> {
     let path = file.target().to_owned();
-    let written = file.write_all(artifact.as_bytes());
+    let artifact = File::open(dir.join(RunFile::Artifact.name()));
+    let written = artifact.and_then(|mut artifact| std::io::copy(&mut artifact, &mut file));
     written.map_err(|e| RunError::Results(FilesError::of("write", &path, e)))?;
     file.commit().map_err(RunError::Results)
 }
@@ -233,7 +237,7 @@ fn prewarm(measured: &Measured<RunRecorder>) -> Option<PrewarmFacts> {
         failed: all.iter().map(|p| p.failed).sum(),
         failure: all.iter().find_map(|p| p.failure.clone()),
         took: span((began, ended)).unwrap_or_default(),
-        connect_us: Spread::of_micros(&spans),
+        connect_us: Spread::of_micros(spans),
     })
 }
 
@@ -266,7 +270,7 @@ fn clock(timeline: &Timeline) -> ClockFacts {
 }
 
 /// The first that applies in the order of the table's page: 130, 6, 3, 4, 1, 0.
-fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &[RequestRow], interrupted: bool) -> Exit {
+fn exit(spec: &RunSpec, verdict: Verdict, summary: &Summary, rows: &Rows, interrupted: bool) -> Exit {
     let not_good_enough =
         verdict == Verdict::Invalid || (spec.instrument.strict && verdict == Verdict::Suspect);
     if interrupted {

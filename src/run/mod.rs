@@ -51,8 +51,8 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     let mut control = Control::new()?;
     let Carried { spec, target, dir, finish, beside } = carry_out(spec, &mut control)?;
     finish::show(&spec, &finish.document, &dir)?;
-    if let (Some(file), Some(artifact)) = (beside, finish.artifact) {
-        finish::write_beside(file, &artifact)?;
+    if let Some(file) = beside.filter(|_| finish.has_artifact) {
+        finish::write_beside(file, &dir)?;
     }
     if let Some(reason) = &target.resolved.unreachable {
         // Nothing was sent, so no request can tell why.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use hammerscale::aggregate::chunk::OutputChunk;
+use hammerscale::metrics::row::RequestRow;
 use hammerscale::report::document::RunDocument;
 use hammerscale::report::events::{Ending, RequestKey, RunEvents};
 use hammerscale::report::files::{RunFile, locate};
@@ -48,6 +49,7 @@ impl Drop for Guarded {
 pub(crate) struct Finished {
     pub(crate) dir: PathBuf,
     saved: SavedRun,
+    rows: Vec<RequestRow>,
     events: RunEvents,
 }
 
@@ -96,7 +98,8 @@ impl Finished {
         let path = locate(&dir, RunFile::Events).unwrap().path;
         let events = RunEvents::read(BufReader::new(File::open(path).unwrap())).unwrap();
         assert_eq!(events.ending(), Ending::Complete);
-        Self { dir, saved, events }
+        let rows = saved.rows.iter().collect();
+        Self { dir, saved, rows, events }
     }
 
     /// CLOCK_MONOTONIC at the zero of the run's axis.
@@ -107,7 +110,7 @@ impl Finished {
     /// Every request as the audit takes it.
     pub(crate) fn requests(&self) -> impl Iterator<Item = ClientRequest<'_>> {
         let run_id = &self.document().run_id;
-        self.saved.rows.iter().map(move |row| ClientRequest {
+        self.rows.iter().map(move |row| ClientRequest {
             id: format!("{run_id}-{}", row.request_index),
             row,
             chunks: self.events.of(RequestKey::of(row)).iter().map(seen).collect(),

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use hammerscale::aggregate::chunk::OutputChunk;
-use hammerscale::aggregate::summary::{ChunkPopulations, Facts, Summary};
+use hammerscale::aggregate::chunk_facts::{ChunkFacts, Visit};
+use hammerscale::aggregate::summary::{Facts, Summary};
 use hammerscale::config::spec::{
     BodySpec, ConnectionMode, ConnectionSpec, Endpoint, InstrumentSpec, LabelSpec, LoadSpec, OutputFormat,
     OutputSpec, ProgressMode, PromptSpec, ResolvedTarget, RunSpec, Secret, TargetSpec, ThinkingMode,
@@ -46,11 +47,20 @@ impl Run {
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let mut populations = ChunkPopulations::new(&self.rows, &self.facts);
-        for (row, chunks) in self.rows.iter().zip(&self.chunks) {
-            populations.add(row, chunks);
-        }
-        Summary::of(&self.rows, &populations, self.facts)
+        self.summary_of(&self.rows, |place, _| self.chunks[place].clone())
+    }
+
+    /// The summary of these rows with the chunks that `chunks_of` knows of a row, by its place.
+    pub(crate) fn summary_of(
+        &self,
+        rows: &[RequestRow],
+        chunks_of: impl Fn(usize, &RequestRow) -> Vec<OutputChunk>,
+    ) -> Summary {
+        let each = |add: &mut Visit<'_>| {
+            rows.iter().enumerate().for_each(|(place, row)| add(row, &chunks_of(place, row)));
+            Ok::<_, std::convert::Infallible>(())
+        };
+        Summary::of(rows, ChunkFacts::gather(rows, &self.facts, each).unwrap(), self.facts)
     }
 
     pub(crate) fn document(&self) -> RunDocument {

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::BufReader;
 
-use hammerscale::aggregate::summary::{ChunkPopulations, Summary};
 use hammerscale::record::TransportFacts;
 use hammerscale::report::events::{Ending, EventsWriter, RequestKey, RunEvents, events_jsonl};
 use hammerscale::report::requests::RequestsWriter;
@@ -46,11 +45,8 @@ fn a_saved_run_gives_the_same_document_to_the_last_digit() {
         assert_eq!(rows.cut_line, None);
         let events = RunEvents::read(&events_bin(&run)[..]).unwrap();
         assert_eq!(events.ending(), Ending::Complete);
-        let mut populations = ChunkPopulations::new(&rows.rows, &run.facts);
-        for row in &rows.rows {
-            populations.add(row, events.of(RequestKey::of(row)));
-        }
-        let again = Summary::of(&rows.rows, &populations, run.facts);
+        let rows: Vec<_> = rows.rows.iter().collect();
+        let again = run.summary_of(&rows, |_, row| events.of(RequestKey::of(row)).to_vec());
         assert_eq!(again, run.summary());
         assert_eq!(run.document_of(&again).to_json().unwrap(), run.document().to_json().unwrap());
     }

@@ -14,7 +14,8 @@ use crate::peers::counted;
 fn record(run: &Run, path: &Path, until: usize) -> RunRecorder {
     let mut recorder = RunRecorder::open(path, false, run.id()).unwrap();
     for (row, chunks) in run.rows.iter().zip(&run.chunks).take(until) {
-        recorder.finished(row, chunks).unwrap();
+        recorder.chunks(row, chunks).unwrap();
+        recorder.row(row).unwrap();
     }
     recorder
 }
@@ -30,8 +31,8 @@ fn a_run_is_recorded_finished_and_rendered_again() {
     ] {
         let path = tmp.path().join(name);
         let recorded = record(&run, &path, usize::MAX).close().unwrap();
-        let populations = recorded.populations(&run.rows, &run.facts).unwrap();
-        let summary = hammerscale::aggregate::summary::Summary::of(&run.rows, &populations, run.facts);
+        let chunks = recorded.chunk_facts(&run.rows, &run.facts).unwrap();
+        let summary = hammerscale::aggregate::summary::Summary::of(&run.rows, chunks, run.facts);
         assert_eq!(summary, run.summary(), "{name}");
         let document = run.document_of(&summary);
         recorded.finish(&[(RunFile::Run, document.to_json().unwrap().as_bytes())]).unwrap();

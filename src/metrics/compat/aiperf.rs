@@ -1,8 +1,11 @@
 //! AIPerf.
 
+use std::borrow::Borrow;
+
 use super::statistics::{Rule, Statistics};
 use super::{Definition, Peer, Value, float, ms, seconds, start_with_connection};
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::Outcome;
 use crate::units::Nanos;
 
@@ -202,15 +205,14 @@ impl Samples {
         }
     }
 
-    pub(super) fn values(&self, measured: &[&RequestRow]) -> Vec<Value> {
-        let valid = measured.iter().filter(|row| is_valid(row)).fold(0_u64, |n, _| n + 1);
+    pub(super) fn values(self, rows: impl RowSource) -> Vec<Value> {
+        let valid = rows.measured().fold(0_u64, |n, row| n + u64::from(is_valid(row.borrow())));
         // The chunks of some request are not there: a distribution without it would be another one.
         let known = u64::try_from(self.first.len()) == Ok(valid);
-        let of = |values: &[f64]| {
-            let found = known.then(|| Statistics::linear(values.to_vec(), PEER.statistics)).flatten();
-            Value::statistics(found)
+        let of = |values: Vec<f64>| {
+            Value::statistics(known.then(|| Statistics::linear(values, PEER.statistics)).flatten())
         };
-        let of_counts = |counts: &[u64]| of(&counts.iter().map(|n| float(*n)).collect::<Vec<_>>());
+        let of_counts = |counts: Vec<u64>| of(counts.into_iter().map(float).collect());
         let duration = self.span.filter(|_| known).map(|(begin, end)| seconds(end, begin));
         let duration = duration.filter(|d| *d > 0.0);
         let sum = |counts: &[u64]| {
@@ -219,18 +221,18 @@ impl Samples {
         let (input, output) = (sum(&self.input), sum(&self.output));
         let rate = |n: Option<u64>| Value::number(n.zip(duration).map(|(n, d)| float(n) / d));
         vec![
-            of(&self.first),
-            of(&self.second),
-            of(&self.first_output),
-            of(&self.latency),
-            of(&self.decode),
-            of(&self.inter_token),
-            of(&self.inter_chunk),
-            of(&self.per_user),
-            of(&self.e2e),
-            of(&self.prefill),
-            of_counts(&self.input),
-            of_counts(&self.output),
+            of(self.first),
+            of(self.second),
+            of(self.first_output),
+            of(self.latency),
+            of(self.decode),
+            of(self.inter_token),
+            of(self.inter_chunk),
+            of(self.per_user),
+            of(self.e2e),
+            of(self.prefill),
+            of_counts(self.input),
+            of_counts(self.output),
             Value::number(duration),
             Value::Count(valid),
             rate(Some(valid)),

@@ -1,9 +1,12 @@
 //! GuideLLM.
 
+use std::borrow::Borrow;
+
 use super::statistics::{Rule, Statistics};
-use super::{Definition, Peer, Value, float, ms, seconds, sum};
+use super::{Definition, Peer, Value, earliest, float, ms, seconds};
 use crate::metrics::formula;
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::Outcome;
 use crate::units::Nanos;
 
@@ -111,12 +114,12 @@ pub static PEER: Peer = Peer {
     ],
 };
 
-/// What is gathered request by request: values with their weights.
+/// What is gathered request by request: values, with their weights where they do not count alike.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Samples {
-    latency: Vec<(f64, f64)>,
-    first: Vec<(f64, f64)>,
-    first_output: Vec<(f64, f64)>,
+    latency: Vec<f64>,
+    first: Vec<f64>,
+    first_output: Vec<f64>,
     per_token: Vec<(f64, f64)>,
     inter_token: Vec<(f64, f64)>,
     prompt: Vec<Option<u64>>,
@@ -132,57 +135,60 @@ impl Samples {
         let Some(times) = times else { return };
         let iterations = u64::try_from(times.len()).unwrap_or(u64::MAX);
         let tokens = row.usage.completion_tokens.unwrap_or(iterations);
-        self.latency.push((seconds(end, start), 1.0));
+        self.latency.push(seconds(end, start));
         self.prompt.push(row.usage.whole_prompt_tokens());
         self.output.push(tokens);
         let visible = [row.at.first_content, row.at.first_tool_call].into_iter().flatten().min();
-        self.first_output.extend(visible.map(|at| (ms(at, start), 1.0)));
+        self.first_output.extend(visible.map(|at| ms(at, start)));
         let last = times.last().copied().unwrap_or(end);
         if tokens > 0 {
             self.per_token.push((ms(last, start) / float(tokens), float(tokens)));
         }
         let Some(first) = times.first().copied() else { return };
-        self.first.push((ms(first, start), 1.0));
+        self.first.push(ms(first, start));
         if tokens > 1 {
             let later = float(tokens - 1);
             self.inter_token.push((ms(last, first) / later, later));
         }
     }
 
-    pub(super) fn values(&self, measured: &[&RequestRow]) -> Vec<Value> {
+    pub(super) fn values(self, rows: impl RowSource) -> Vec<Value> {
+        let (mut successful, mut begin, mut end) = (0_u64, None, None);
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
+            successful += u64::from(is_successful(row));
+            begin = earliest(begin, row.send_start);
+            end = end.max(formula::stream_end(row));
+        }
         // The iterations of some request are not there: a distribution without it would be another one.
-        let known = self.latency.len() == measured.iter().filter(|row| is_successful(row)).count();
-        let of = |values: &[(f64, f64)]| {
-            let found = known.then(|| Statistics::weighted(values.to_vec(), PEER.statistics)).flatten();
-            Value::statistics(found)
+        let count = u64::try_from(self.latency.len()).ok();
+        let known = count == Some(successful);
+        let of = |values: Vec<(f64, f64)>| {
+            Value::statistics(known.then(|| Statistics::weighted(values, PEER.statistics)).flatten())
         };
-        let of_counts = |counts: Option<Vec<u64>>| {
-            let weighted = counts.unwrap_or_default().into_iter().map(|n| (float(n), 1.0));
-            of(&weighted.collect::<Vec<_>>())
-        };
-        let prompt: Option<Vec<u64>> = self.prompt.iter().copied().collect();
-        let total = prompt.as_ref().map(|prompt| {
-            prompt.iter().zip(&self.output).map(|(prompt, output)| prompt.saturating_add(*output)).collect()
-        });
-        let begin = measured.iter().filter_map(|row| row.send_start).min();
-        let end = measured.iter().filter_map(|row| formula::stream_end(row)).max();
+        let alike = |values: Vec<f64>| of(values.into_iter().map(|value| (value, 1.0)).collect());
+        let counts =
+            |counts: Option<&[u64]>| alike(counts.unwrap_or_default().iter().copied().map(float).collect());
         let span = begin.zip(end).map(|(begin, end)| seconds(end, begin)).filter(|s| *s > 0.0 && known);
         let rate = |n: Option<u64>| Value::number(n.zip(span).map(|(n, span)| float(n) / span));
-        let summed = |counts: &Option<Vec<u64>>| sum(counts.as_ref()?.iter().copied().map(Some));
-        let output = Some(self.output.clone());
+        let summed = |counts: &[u64]| counts.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
+        let prompt: Option<Vec<u64>> = self.prompt.into_iter().collect();
+        let both = |(prompt, output): (&u64, &u64)| prompt.saturating_add(*output);
+        let total: Option<Vec<u64>> =
+            prompt.as_ref().map(|prompt| prompt.iter().zip(&self.output).map(both).collect());
         vec![
-            of(&self.latency),
-            of(&self.first),
-            of(&self.first_output),
-            of(&self.per_token),
-            of(&self.inter_token),
-            of_counts(prompt.clone()),
-            of_counts(output.clone()),
-            of_counts(total.clone()),
-            rate(u64::try_from(self.latency.len()).ok()),
-            rate(summed(&output)),
-            rate(summed(&prompt)),
-            rate(summed(&total)),
+            alike(self.latency),
+            alike(self.first),
+            alike(self.first_output),
+            of(self.per_token),
+            of(self.inter_token),
+            counts(prompt.as_deref()),
+            counts(Some(&self.output)),
+            counts(total.as_deref()),
+            rate(count),
+            rate(Some(summed(&self.output))),
+            rate(prompt.as_deref().map(summed)),
+            rate(total.as_deref().map(summed)),
         ]
     }
 }

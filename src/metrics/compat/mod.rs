@@ -16,6 +16,7 @@ pub mod statistics;
 pub mod vllm;
 
 use crate::metrics::row::RequestRow;
+use crate::metrics::rows::RowSource;
 use crate::record::{Outcome, OutputKind, Phase};
 use crate::units::Nanos;
 use statistics::{Rule, Statistics};
@@ -86,19 +87,30 @@ pub struct Seen {
     pub kind: OutputKind,
 }
 
-/// What the peers' definitions need, gathered request by request.
-#[derive(Debug, Clone, Default)]
-pub struct PeerPopulations {
-    vllm: vllm::Samples,
-    aiperf: aiperf::Samples,
-    guidellm: guidellm::Samples,
+/// What one peer's definitions need, gathered request by request. The peers are gathered one after the other, so that the
+/// values of one of them are in memory at a time.
+#[derive(Debug)]
+pub struct PeerPopulation {
+    peer: &'static Peer,
+    samples: Samples,
 }
 
-impl PeerPopulations {
-    /// Empty populations for the run with these rows.
+#[derive(Debug)]
+enum Samples {
+    Vllm(vllm::Samples),
+    Aiperf(aiperf::Samples),
+    Guidellm(guidellm::Samples),
+}
+
+impl PeerPopulation {
+    /// Empty populations for the run with these rows, in the order of [`PEERS`].
     #[must_use]
-    pub fn new(rows: &[RequestRow]) -> Self {
-        Self { vllm: vllm::Samples::new(rows), ..Self::default() }
+    pub fn of_peers(rows: impl RowSource) -> [Self; PEERS.len()] {
+        [
+            Self { peer: &vllm::PEER, samples: Samples::Vllm(vllm::Samples::new(rows)) },
+            Self { peer: &aiperf::PEER, samples: Samples::Aiperf(aiperf::Samples::default()) },
+            Self { peer: &guidellm::PEER, samples: Samples::Guidellm(guidellm::Samples::default()) },
+        ]
     }
 
     /// Adds one request of any outcome with all its output chunks in order of arrival. Warm-up requests are left out
@@ -113,18 +125,22 @@ impl PeerPopulations {
         // A file that was cut holds fewer chunks than its request had.
         let complete = u64::try_from(chunks.len()) == Ok(row.counters.output_chunks);
         let times = complete.then_some(&times[..]);
-        self.vllm.add(row, times);
-        self.aiperf.add(row, times);
-        self.guidellm.add(row, times);
+        match &mut self.samples {
+            Samples::Vllm(samples) => samples.add(row, times),
+            Samples::Aiperf(samples) => samples.add(row, times),
+            Samples::Guidellm(samples) => samples.add(row, times),
+        }
     }
 
-    /// The values of every peer, in the order of [`PEERS`].
+    /// The values of the peer.
     #[must_use]
-    pub fn values(&self, rows: &[RequestRow]) -> Vec<PeerValues> {
-        let measured: Vec<&RequestRow> = rows.iter().filter(|row| row.phase != Phase::Warmup).collect();
-        let all =
-            [self.vllm.values(&measured), self.aiperf.values(&measured), self.guidellm.values(&measured)];
-        PEERS.into_iter().zip(all).map(|(peer, values)| PeerValues { peer, values }).collect()
+    pub fn values(self, rows: impl RowSource) -> PeerValues {
+        let values = match self.samples {
+            Samples::Vllm(samples) => samples.values(rows),
+            Samples::Aiperf(samples) => samples.values(rows),
+            Samples::Guidellm(samples) => samples.values(rows),
+        };
+        PeerValues { peer: self.peer, values }
     }
 }
 
@@ -166,14 +182,20 @@ fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// The sum, unless a part of it is not known.
-fn sum(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    counts.into_iter().try_fold(0_u64, |sum, n| Some(sum.saturating_add(n?)))
+/// Adds to a sum, which is not known any more when a part of it is not.
+fn add(sum: &mut Option<u64>, n: Option<u64>) {
+    *sum = sum.zip(n).map(|(sum, n)| sum.saturating_add(n));
+}
+
+/// The earlier of two instants, one of which may be missing.
+fn earliest(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
+    a.into_iter().chain(b).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::rows::Rows;
     use crate::metrics::testing::row;
 
     /// Chunks of [`row`]: two of reasoning, four of content, every 22 ms from 20 ms on.
@@ -190,9 +212,11 @@ mod tests {
 
     fn of(row: &RequestRow, chunks: &[Seen]) -> Vec<PeerValues> {
         let rows = [row.clone()];
-        let mut populations = PeerPopulations::new(&rows);
-        populations.add(row, chunks);
-        populations.values(&rows)
+        let of_peer = |mut population: PeerPopulation| {
+            population.add(row, chunks);
+            population.values(&rows)
+        };
+        PeerPopulation::of_peers(&rows).into_iter().map(of_peer).collect()
     }
 
     /// The mean of a distribution, or the number.
@@ -307,7 +331,8 @@ mod tests {
 
     #[test]
     fn nothing_has_no_values_and_one_per_metric() {
-        for values in PeerPopulations::new(&[]).values(&[]) {
+        let nothing = Rows::new();
+        for values in PeerPopulation::of_peers(&nothing).map(|population| population.values(&nothing)) {
             assert_eq!(values.values.len(), values.peer.metrics.len(), "{}", values.peer.name);
             let known = values.values.iter().filter(|v| !matches!(v, Value::Unknown | Value::Count(0)));
             assert_eq!(known.count(), 0, "{values:?}");

@@ -37,11 +37,11 @@ impl Statistics {
     pub fn linear(mut values: Vec<f64>, rules: &[(&'static str, Rule)]) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let (mean, min, max) = (exact::fmean(&values)?, *values.first()?, *values.last()?);
-        let squares: Vec<f64> = values.iter().map(|v| (v - mean) * (v - mean)).collect();
+        let squares = || values.iter().map(|v| (v - mean) * (v - mean));
         let count = u64::try_from(values.len()).ok()?;
         let value = |rule| match rule {
             Rule::Mean => Some(mean),
-            Rule::PopulationDeviation => exact::fmean(&squares).map(f64::sqrt),
+            Rule::PopulationDeviation => exact::fmean(squares()).map(f64::sqrt),
             Rule::Min => Some(min),
             Rule::Max => Some(max),
             Rule::Total => exact::sum(&values),
@@ -61,16 +61,15 @@ impl Statistics {
             same
         });
         values.retain(|(_, weight)| *weight > 0.0);
-        let weights: Vec<f64> = values.iter().map(|(_, weight)| *weight).collect();
-        let total = exact::sum(&weights).filter(|total| *total > 0.0)?;
+        let total = exact::sum(values.iter().map(|(_, weight)| *weight)).filter(|total| *total > 0.0)?;
         let shares = || values.iter().map(|(value, weight)| (*value, weight / total));
-        let mean = exact::sum(&shares().map(|(value, share)| value * share).collect::<Vec<_>>())?;
+        let mean = exact::sum(shares().map(|(value, share)| value * share))?;
         let (min, max) = (values.first()?.0, values.last()?.0);
         let value = |rule| match rule {
             Rule::Mean => Some(mean),
             Rule::PopulationDeviation => {
                 let parts = shares().map(|(value, share)| (value - mean) * (value - mean) * share);
-                exact::sum(&parts.collect::<Vec<_>>()).map(f64::sqrt)
+                exact::sum(parts).map(f64::sqrt)
             }
             Rule::Min => Some(min),
             Rule::Max => Some(max),

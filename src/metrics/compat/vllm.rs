@@ -1,11 +1,15 @@
 //! `vllm bench serve`.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use super::statistics::{Rule, Statistics};
-use super::{Definition, Peer, Value, float, ms, seconds, start_with_connection, sum, was_cut_by_us};
+use super::{
+    Definition, Peer, Value, add, earliest, float, ms, seconds, start_with_connection, was_cut_by_us,
+};
 use crate::metrics::row::RequestRow;
-use crate::record::{Outcome, Phase};
+use crate::metrics::rows::RowSource;
+use crate::record::Outcome;
 use crate::units::Nanos;
 
 const SERVE: &str = "vllm/benchmarks/serve.py";
@@ -141,9 +145,9 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(rows: &[RequestRow]) -> Self {
-        let measured = rows.iter().filter(|row| row.phase != Phase::Warmup);
-        let starts = measured.filter(|row| is_completed(row)).filter_map(start_with_connection);
+    pub(super) fn new(rows: impl RowSource) -> Self {
+        let start = |row: &RequestRow| start_with_connection(row).filter(|_| is_completed(row));
+        let starts = rows.measured().filter_map(|row| start(row.borrow()));
         Self { zero: starts.min().unwrap_or_default(), ..Self::default() }
     }
 
@@ -170,22 +174,28 @@ impl Samples {
         *self.touching.entry(second(last) + 1).or_default() -= 1;
     }
 
-    pub(super) fn values(&self, measured: &[&RequestRow]) -> Vec<Value> {
-        let completed: Vec<&RequestRow> = measured.iter().copied().filter(|row| is_completed(row)).collect();
+    pub(super) fn values(self, rows: impl RowSource) -> Vec<Value> {
+        let (mut count, mut attempted) = (0_u64, 0_u64);
+        let (mut begin, mut end) = (None, None);
+        let (mut input, mut output) = (Some(0), Some(0));
+        for row in rows.measured() {
+            let row: &RequestRow = row.borrow();
+            begin = earliest(begin, Some(row.due));
+            end = end.max(row.at.end);
+            attempted += u64::from(!was_cut_by_us(row));
+            if is_completed(row) {
+                count += 1;
+                add(&mut input, row.usage.whole_prompt_tokens());
+                add(&mut output, output_tokens(row));
+            }
+        }
         // The chunks of some request are not there: a distribution without it would be another one.
-        let known = self.ttft.len() == completed.len();
-        let attempted = measured.iter().filter(|row| !was_cut_by_us(row)).fold(0_u64, |n, _| n + 1);
-        let count = u64::try_from(completed.len()).unwrap_or(u64::MAX);
-        let begin = measured.iter().map(|row| row.due).min();
-        let end = measured.iter().filter_map(|row| row.at.end).max();
+        let known = u64::try_from(self.ttft.len()) == Ok(count);
         let duration = begin.zip(end).map(|(begin, end)| seconds(end, begin)).filter(|d| *d > 0.0);
-        let any = !completed.is_empty();
-        let input = sum(completed.iter().map(|row| row.usage.whole_prompt_tokens())).filter(|_| any);
-        let output = sum(completed.iter().map(|row| output_tokens(row))).filter(|_| any);
+        let (input, output) = (input.filter(|_| count > 0), output.filter(|_| count > 0));
         let rate = |n: Option<u64>| Value::number(n.zip(duration).map(|(n, d)| float(n) / d));
-        let of = |values: &[f64], known: bool| {
-            let found = known.then(|| Statistics::linear(values.to_vec(), PEER.statistics)).flatten();
-            Value::statistics(found)
+        let of = |values: Vec<f64>, known: bool| {
+            Value::statistics(known.then(|| Statistics::linear(values, PEER.statistics)).flatten())
         };
         let peak = self.chunks.values().max().filter(|_| known && !self.no_chunks);
         vec![
@@ -199,10 +209,10 @@ impl Samples {
             rate(input.zip(output).map(|(input, output)| input.saturating_add(output))),
             Value::number(peak.map(|n| float(*n))),
             Value::count(self.most_touching().filter(|_| known)),
-            of(&self.ttft, known),
-            of(&self.tpot, known && !self.no_tokens),
-            of(&self.itl, known && !self.no_chunks),
-            of(&self.e2el, known),
+            of(self.ttft, known),
+            of(self.tpot, known && !self.no_tokens),
+            of(self.itl, known && !self.no_chunks),
+            of(self.e2el, known),
         ]
     }
 

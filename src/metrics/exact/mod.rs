@@ -9,6 +9,7 @@
 
 mod wide;
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use wide::{Rounded, Wide};
@@ -22,15 +23,16 @@ const UNIT: i32 = -1074;
 
 /// The sum, correctly rounded; 0.0 for no values.
 #[must_use]
-pub fn sum(values: &[f64]) -> Option<f64> {
+pub fn sum<V: Borrow<f64>>(values: impl IntoIterator<Item = V>) -> Option<f64> {
     Sum::of(values)?.over(1)
 }
 
 /// The correctly rounded sum divided by the count: two roundings, as `statistics.fmean`. `None` for no values.
 #[must_use]
-pub fn fmean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then_some(())?;
-    Some(sum(values)? / count_f64(values))
+pub fn fmean<V: Borrow<f64>>(values: impl IntoIterator<Item = V>) -> Option<f64> {
+    let sum = Sum::of(values)?;
+    (sum.count > 0).then_some(())?;
+    Some(sum.over(1)? / count_f64(sum.count))
 }
 
 /// The exact mean, rounded once, as `statistics.mean`. `None` for no values.
@@ -76,14 +78,17 @@ pub fn stdev(values: &[f64]) -> Option<f64> {
 
 /// A sum as two registers, so that no value is ever subtracted from another before the end.
 struct Sum {
+    count: u64,
     positive: Wide,
     negative: Wide,
 }
 
 impl Sum {
-    fn of(values: &[f64]) -> Option<Self> {
-        let mut sum = Self { positive: Wide::zero(SUM_BITS), negative: Wide::zero(SUM_BITS) };
+    fn of<V: Borrow<f64>>(values: impl IntoIterator<Item = V>) -> Option<Self> {
+        let mut sum = Self { count: 0, positive: Wide::zero(SUM_BITS), negative: Wide::zero(SUM_BITS) };
         for value in values {
+            let value: &f64 = value.borrow();
+            sum.count += 1;
             if !value.is_finite() {
                 return None;
             }
@@ -133,7 +138,7 @@ fn decompose(value: f64) -> (u64, usize) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a slice has far fewer than 2^53 elements")]
-fn count_f64(values: &[f64]) -> f64 {
-    values.len() as f64
+#[expect(clippy::cast_precision_loss, reason = "there are far fewer than 2^53 values")]
+fn count_f64(values: u64) -> f64 {
+    values as f64
 }

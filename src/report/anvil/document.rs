@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::metrics::row::RequestRow;
-use crate::record::Phase;
+use crate::metrics::rows::RowSource;
 use crate::report::anvil::SCHEMA;
 use crate::report::anvil::failure::Failure;
+use crate::report::anvil::judged::Judged;
 use crate::report::anvil::statistics::{
     Population, TAIL_FAMILIES, metrics, samples_key, throughput_eligible,
 };
@@ -156,17 +156,15 @@ impl<'a> Artifact<'a> {
     /// The artifact of a run. Rows may come in any order; warm-up rows are left out. Requests of the plan without a row
     /// were never sent and are failures, so that a run that was cut short does not look complete.
     #[must_use]
-    pub fn of(rows: &[RequestRow], run: &RunFacts<'a>) -> Self {
-        let Judged { valid, failures, context_distribution } = Judged::of(rows, run.spec.load.requests);
-        let timings: Vec<Timing> =
-            valid.iter().filter_map(|row| Some(Timing::of(row)?.observed(row))).collect();
-        let hits: Vec<f64> = valid.iter().filter_map(|row| cached_share(row)).collect();
+    pub fn of(rows: impl RowSource, run: &RunFacts<'a>) -> Self {
+        let Judged { completed, timings, failures, hits, context_distribution } =
+            Judged::of(rows, run.spec.load.requests);
         let performance_eligible = failures.is_empty();
         let wall_clock_ms = run.wall.as_millis_f64();
         let population =
             Population { rows: &timings, performance_eligible, wall_clock_ms, prefix_cache_hits: &hits };
         let metrics = metrics(&population);
-        let (completed, failed) = (valid.len(), failures.len());
+        let failed = failures.len();
         let received = failures.iter().filter(|failure| failure.response_received).count();
         let SpecDoc { load, labels, .. } = run.spec;
         let prompt = run.prompt;
@@ -225,36 +223,6 @@ impl<'a> Artifact<'a> {
     #[must_use]
     pub const fn failed(&self) -> usize {
         self.failed
-    }
-}
-
-/// The requests of a run, judged, in order of their indices.
-struct Judged<'r> {
-    valid: Vec<&'r RequestRow>,
-    failures: Vec<Failure>,
-    context_distribution: BTreeMap<String, u64>,
-}
-
-impl<'r> Judged<'r> {
-    fn of(rows: &'r [RequestRow], planned: u64) -> Self {
-        let mut measured: Vec<&RequestRow> = rows.iter().filter(|row| row.phase != Phase::Warmup).collect();
-        measured.sort_by_key(|row| row.request_index);
-        let mut judged =
-            Self { valid: Vec::new(), failures: Vec::new(), context_distribution: BTreeMap::new() };
-        let mut next_index = 0;
-        for row in measured {
-            judged.failures.extend((next_index..row.request_index.min(planned)).map(Failure::never_sent));
-            next_index = row.request_index.saturating_add(1);
-            match Failure::of(row) {
-                Some(failure) => judged.failures.push(failure),
-                None => judged.valid.push(row),
-            }
-            if let Some(planned_tokens) = row.planned_context_tokens {
-                *judged.context_distribution.entry(planned_tokens.to_string()).or_default() += 1;
-            }
-        }
-        judged.failures.extend((next_index..planned).map(Failure::never_sent));
-        judged
     }
 }
 
@@ -322,16 +290,6 @@ impl<'a> ServeFlags<'a> {
 /// Version 4 of the protocol is version 3 that has seen reasoning in a valid request.
 pub(super) fn measurement_protocol(valid: &[Timing]) -> &'static str {
     if valid.iter().any(|row| row.reasoning_chunks > 0) { "capacity-v4-reasoning" } else { "capacity-v3" }
-}
-
-/// `cached_tokens ÷ prompt_tokens`, the latter of the whole prompt as on the endpoint of the reference, where the server told both and the prompt was not empty.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "token counts are far below 2^53, and Python rounds the same way"
-)]
-fn cached_share(row: &RequestRow) -> Option<f64> {
-    let prompt = row.usage.whole_prompt_tokens().filter(|prompt| *prompt > 0)?;
-    Some(row.usage.cached_tokens? as f64 / prompt as f64)
 }
 
 /// Samples below which a 99th percentile only describes the sample.

@@ -18,6 +18,7 @@
 pub mod document;
 pub mod encode;
 pub mod failure;
+mod judged;
 mod older;
 pub mod recompute;
 mod settle;

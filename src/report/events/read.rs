@@ -6,14 +6,13 @@ use std::io::{self, Read};
 
 use thiserror::Error;
 
-use super::coding::{crc32, take_byte, take_signed, take_unsigned};
+use super::coding::crc32;
 use super::{
     BLOCK_HEAD_BYTES, FLAG_CHOICE, FLAG_ENDS_READ, FLAG_KERNEL, FLAG_KIND, FLAGS, HEADER_BYTES, KINDS, MAGIC,
     MAX_PAYLOAD_BYTES, RequestKey, TAG_CHUNKS, TAG_END, TAG_TOKENS, VERSION,
 };
 use crate::aggregate::chunk::OutputChunk;
-use crate::aggregate::summary::{ChunkPopulations, Facts};
-use crate::metrics::row::RequestRow;
+use crate::metrics::varint::{take_byte, take_signed, take_unsigned};
 use crate::units::Nanos;
 
 /// Why a file cannot be read as `events.bin` at all.
@@ -75,6 +74,8 @@ pub struct EventsReader<R> {
     /// Bytes of those tokens: not used until their chunks are there.
     unused: u64,
     ending: Option<Ending>,
+    /// Of the block that is read, kept for the next one.
+    payload: Vec<u8>,
 }
 
 /// All chunks of a run, by request.
@@ -84,49 +85,25 @@ pub struct RunEvents {
     ending: Ending,
 }
 
-/// Gathers what a summary needs of the chunks, request by request: memory does not grow with the chunks of the run.
-/// Chunks of a request without a row (it had not ended when the process did) are left out.
-///
-/// # Errors
-/// Those of the underlying reader; a file that is cut or damaged counts as far as it goes.
-pub fn populations<R: Read>(
-    reader: &mut EventsReader<R>,
-    rows: &[RequestRow],
-    facts: &Facts,
-) -> io::Result<(ChunkPopulations, Ending)> {
-    let mut found = ChunkPopulations::new(rows, facts);
-    let mut waiting: HashMap<RequestKey, &RequestRow> =
-        rows.iter().map(|row| (RequestKey::of(row), row)).collect();
-    let mut next = reader.next_block()?;
-    while let Some(Block { key, mut chunks }) = next.take() {
-        next = reader.next_block()?;
-        while let Some(more) = next.take_if(|block| block.key == key) {
-            chunks.extend(more.chunks);
-            next = reader.next_block()?;
-        }
-        if let Some(row) = waiting.remove(&key) {
-            found.add(row, &chunks);
-        }
-    }
-    for row in waiting.into_values() {
-        found.add(row, &[]);
-    }
-    Ok((found, reader.ending().unwrap_or(Ending::Cut { offset: reader.offset })))
-}
-
 impl RunEvents {
     /// Reads a whole file.
     ///
     /// # Errors
     /// [`EventsError`]; damage after the header is no error but an [`Ending`].
     pub fn read(input: impl Read) -> Result<Self, EventsError> {
-        let mut reader = EventsReader::new(input)?;
+        Ok(Self::rest(EventsReader::new(input)?)?)
+    }
+
+    /// What is left of a file that was begun.
+    ///
+    /// # Errors
+    /// Those of the underlying reader.
+    pub(super) fn rest(mut reader: EventsReader<impl Read>) -> io::Result<Self> {
         let mut chunks: HashMap<RequestKey, Vec<OutputChunk>> = HashMap::new();
         while let Some(block) = reader.next_block()? {
             chunks.entry(block.key).or_default().extend(block.chunks);
         }
-        let ending = reader.ending().unwrap_or(Ending::Cut { offset: reader.offset });
-        Ok(Self { chunks, ending })
+        Ok(Self { chunks, ending: reader.end() })
     }
 
     /// The chunks of a request in order of arrival; none for a request without output.
@@ -172,7 +149,16 @@ impl<R: Read> EventsReader<R> {
     }
 
     const fn at(input: R, offset: usize, ending: Option<Ending>) -> Self {
-        Self { input, offset: offset as u64, blocks: 0, chunks: 0, tokens: None, unused: 0, ending }
+        Self {
+            input,
+            offset: offset as u64,
+            blocks: 0,
+            chunks: 0,
+            tokens: None,
+            unused: 0,
+            ending,
+            payload: Vec::new(),
+        }
     }
 
     /// The next block; `None` at the end, whatever it is like: see [`EventsReader::ending`].
@@ -191,7 +177,8 @@ impl<R: Read> EventsReader<R> {
             if length == 0 || length > MAX_PAYLOAD_BYTES {
                 return Ok(self.damaged("impossible length"));
             }
-            let mut payload = vec![0; length];
+            let mut payload = std::mem::take(&mut self.payload);
+            payload.resize(length, 0);
             if read_up_to(&mut self.input, &mut payload)? < length {
                 self.ending = Some(Ending::Cut { offset: self.offset });
                 break;
@@ -199,7 +186,9 @@ impl<R: Read> EventsReader<R> {
             if crc32(&payload) != u32::from_le_bytes(crc) {
                 return Ok(self.damaged("wrong checksum"));
             }
-            match self.decode(&payload) {
+            let decoded = self.decode(&payload);
+            self.payload = payload;
+            match decoded {
                 Ok(Some(block)) => {
                     self.pass(length);
                     return Ok(Some(block));
@@ -209,6 +198,11 @@ impl<R: Read> EventsReader<R> {
             }
         }
         Ok(None)
+    }
+
+    /// How the file ended, for one that was read to its end.
+    pub(super) fn end(&self) -> Ending {
+        self.ending.unwrap_or(Ending::Cut { offset: self.offset })
     }
 
     /// How the file ended; `None` until [`EventsReader::next_block`] returned `None`.

@@ -14,6 +14,7 @@ use super::{CanaryLine, ControlledOutputLine, OBSERVE, RequestLine, STRICT, User
 use crate::metrics::row::{
     CanaryObservation, ControlledOutputObservation, ReceiveStamps, RequestRow, StampSource, TokenSource,
 };
+use crate::metrics::rows;
 use crate::record::{Anomalies, Anomaly, Counters, Outcome, OutputKind, Phase, TransportFacts, Usage};
 use crate::report::ordered::OrderedMap;
 use crate::units::Nanos;
@@ -28,7 +29,7 @@ pub struct Rows {
     /// The run that the first line names; `None` without lines.
     pub run_id: Option<String>,
     /// In the order of the file.
-    pub rows: Vec<RequestRow>,
+    pub rows: rows::Rows,
     /// The last line is cut: the process ended while it was written. Its number, counted from 1.
     pub cut_line: Option<u64>,
 }
@@ -60,7 +61,7 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`]. A cut last line is no error: see [`Rows::cut_line`].
 pub fn read_rows(mut input: impl BufRead) -> Result<Rows, ReadError> {
-    let mut rows = Rows { run_id: None, rows: Vec::new(), cut_line: None };
+    let mut rows = Rows { run_id: None, rows: rows::Rows::new(), cut_line: None };
     let mut text = Vec::new();
     let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     for line in 1.. {
@@ -78,7 +79,7 @@ pub fn read_rows(mut input: impl BufRead) -> Result<Rows, ReadError> {
         match parse(&text) {
             Ok((row, request_id)) => {
                 rows.run_id = rows.run_id.or_else(|| run_of(&request_id, &row));
-                rows.rows.push(row);
+                rows.rows.push(&row);
             }
             Err(_) if !ended => rows.cut_line = Some(line),
             Err(reason) => return Err(ReadError::Line { line, reason }),

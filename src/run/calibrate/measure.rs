@@ -99,7 +99,8 @@ pub(super) fn measure(
 fn audit(load: &Load, document: &RunDocument, cpu: Nanos, place: &Place) -> Result<Measured, RunError> {
     let truth = Truth::read(&place.ledger).map_err(unreadable)?;
     let saved = SavedRun::open(&place.dir).map_err(unreadable)?;
-    let (requests, ending) = client_side(&saved.rows, &document.run_id, &place.dir)?;
+    let rows: Vec<RequestRow> = saved.rows.iter().collect();
+    let (requests, ending) = client_side(&rows, &document.run_id, &place.dir)?;
     let zero = document.started_monotonic_ns.parse().map_err(unreadable)?;
     let pairing = pair(&requests, &truth, Nanos(zero));
     let budget = Budget::of(&pairing);
@@ -108,7 +109,7 @@ fn audit(load: &Load, document: &RunDocument, cpu: Nanos, place: &Place) -> Resu
         && ending == Ending::Complete
         && counts.ok == counts.planned
         && pairing.mismatches == Mismatches::default();
-    let lags: Vec<Nanos> = saved.rows.iter().filter_map(send_lag).collect();
+    let lags: Vec<Nanos> = rows.iter().filter_map(send_lag).collect();
     let events = pairing.chunks() as u64;
     let row = RowDoc::of(&RowFacts {
         streams: u64::from(load.streams),
@@ -118,7 +119,7 @@ fn audit(load: &Load, document: &RunDocument, cpu: Nanos, place: &Place) -> Resu
         events,
         is_sound,
         instrument: &document.instrument,
-        send_lag_us: Spread::of_micros(&lags),
+        send_lag_us: Spread::of_micros(lags),
         cpu_us_per_event: (events > 0).then(|| cpu.as_micros_f64() / count(events)),
     });
     let output_events = truth.requests.iter().map(|request| request.outputs.len() as u64).sum();
