@@ -6,6 +6,7 @@
 //! numbers beyond a day.
 
 mod asked;
+mod instrument;
 pub mod layout;
 mod slowest;
 
@@ -329,25 +330,7 @@ fn slowest(page: &mut Page, document: &RunDocument) {
 
 fn instrument(page: &mut Page, document: &RunDocument) {
     let facts = &document.instrument;
-    let mut pieces = Vec::new();
-    if let Some(source) = &facts.stamp_source {
-        pieces.push(Piece::plain(format!("{} stamps", clean(source))));
-    }
-    for (what, spread) in [("read delay", &facts.read_delay_us), ("send lag", &facts.send_lag_us)] {
-        if let Some(spread) = spread {
-            let [p50, p99] =
-                [spread.p50, spread.p99].map(|us| display::span_ms(us.unwrap_or(f64::NAN) / 1e3));
-            pieces.push(Piece::plain(format!("{what} p50 {p50}, p99 {p99}")));
-        }
-    }
-    if let Some(added) = facts.client_error_us {
-        pieces.push(Piece::plain(format!("client adds at most {} (p99)", display::span_ms(added / 1e3))));
-    }
-    if let Some(error) = facts.clock.error_us {
-        pieces.push(Piece::plain(format!("clock {} off", display::span_ms(error / 1e3))));
-    } else if let Some(drift) = facts.clock.drift_ppm {
-        pieces.push(Piece::plain(format!("clock {} ppm off", display::significant(drift, 2))));
-    }
+    let pieces = instrument::pieces(facts);
     if pieces.is_empty() && facts.reasons.is_empty() {
         return;
     }

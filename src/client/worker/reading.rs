@@ -18,7 +18,9 @@ impl Worker {
     /// Goes on with the connections that had more bytes than a turn reads.
     pub(super) fn read_leftovers(&mut self) {
         for _ in 0..self.again.len() {
-            if let Some((index, to_the_end)) = self.again.pop_front() {
+            let Some((index, to_the_end)) = self.again.pop_front() else { return };
+            // Unless its request was given up meanwhile, and the place has a new socket.
+            if !matches!(self.connections.state(index), State::Connecting | State::Warming) {
                 self.on_readable(index, to_the_end);
             }
         }
@@ -59,7 +61,9 @@ impl Worker {
             let connection = self.connections.get_mut(index);
             to_the_end |= !connection.is_some_and(|c| c.take_stamps(&mut self.buffer));
         }
-        if to_the_end || flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR) {
+        let is_same = self.connections.get(index).is_some_and(|c| c.is_token(event.data()));
+        // What came may have ended the request already, and the next one may have put another socket in its place.
+        if is_same && (to_the_end || flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR)) {
             self.on_readable(index, to_the_end);
         }
     }
