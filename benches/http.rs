@@ -43,6 +43,13 @@ struct Size {
     wrk: bool,
 }
 
+impl Size {
+    /// How many are asked: with one connection every answer is waited for, at a tenth of the rate.
+    fn requests(&self, connections: usize) -> usize {
+        if connections == 1 { self.requests / 10 } else { self.requests.max(connections) }
+    }
+}
+
 /// Requests a second of one way to ask.
 type Way = fn(SocketAddr, usize, &Size) -> Option<f64>;
 
@@ -99,7 +106,7 @@ fn client_core() -> usize {
 
 /// The product, as a process: the measured span of its own document, and every request of the plan in it.
 fn product(server: SocketAddr, connections: usize, size: &Size) -> Option<f64> {
-    let requests = size.requests.max(connections);
+    let requests = size.requests(connections);
     let dir = tempfile::tempdir().unwrap();
     let done = Command::new(env!("CARGO_BIN_EXE_hammerscale"))
         .args(["run", "--endpoint", "http", "--prewarm", "--format", "json", "--progress", "none"])
@@ -127,7 +134,7 @@ struct Asked {
 
 /// Send, wait, read; nothing is looked at but the number of bytes.
 fn bare(server: SocketAddr, connections: usize, size: &Size) -> Option<f64> {
-    let (core, requests) = (client_core(), size.requests.max(connections));
+    let (core, requests) = (client_core(), size.requests(connections));
     let loop_on_its_core = move || {
         pin_to(&[core]).unwrap();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();

@@ -32,7 +32,7 @@ use hammerscale::client::transport::Watched;
 use hammerscale::client::{OpenLoop, Pool, Reuse, StopSignal, WorkerSetup, stamps};
 use hammerscale::clock::{Clock, Forecast, Rate};
 use hammerscale::config::spec::{ArrivalProcess, Arrivals};
-use hammerscale::record::Phase;
+use hammerscale::record::{Ended, Phase};
 use hammerscale::schedule::wait::SPIN;
 use hammerscale::schedule::{Pacer, Prepared, Supply};
 use hammerscale::units::{Nanos, PerSecond, Ticks};
@@ -160,7 +160,7 @@ impl Bench {
         pool.start();
         let health = pool.join().remove(0).expect("the worker lives");
         assert_eq!(health.pinned_core, Some(self.core));
-        let records = std::iter::from_fn(|| inlets[0].records.pop().ok());
+        let records = std::iter::from_fn(|| inlets[0].pop().map(Ended::into_record));
         self.percentiles(records.map(|record| (record.send_start.unwrap(), record.due)))
     }
 

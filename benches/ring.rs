@@ -88,7 +88,7 @@ fn record_ring(count: u64) -> f64 {
             outlet.record(RequestRecord::new(number, Phase::Measured, 0, Ticks(0)));
             assert_eq!(outlet.lost_records(), 0);
         },
-        move || inlet.records.pop().ok().map(|record| record.index),
+        move || inlet.pop().map(|ended| ended.into_record().index),
     )
 }
 

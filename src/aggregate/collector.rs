@@ -19,8 +19,8 @@ use crate::aggregate::sink::RowSink;
 use crate::clock::{Clock, Timeline};
 use crate::metrics::rows::{Position, Rows};
 use crate::record::mask::Mask;
-use crate::record::{ChunkStamp, Inlet, Outcome, RequestRecord, RingFill, StampKind};
-use crate::units::{Nanos, Ticks};
+use crate::record::{ChunkStamp, Ended, Inlet, Outcome, RequestRecord, RingFill};
+use crate::units::Nanos;
 
 /// Pause between two looks at the rings: a ring holds about a second at full speed, and 5 ms of two cores' time is
 /// nothing to a thread that sleeps.
@@ -37,6 +37,10 @@ const FLUSH_EVERY: Nanos = Nanos::from_secs(1);
 /// way of a server on its core. It is enough for some 10,000 lines a second in an optimised build, more than any server of
 /// language models ends; what is left over is written when the workers have ended.
 const LINES_TIME: Nanos = Nanos(500_000);
+
+/// Where more requests than this ended between two looks at the rings, lines wait: that is 10,000 a second, plain requests at
+/// the limit of a machine, and whatever this core does for a line it does not do for the server beside it.
+const MOST_ENDED: usize = 50;
 
 /// Lines between two looks at the clock.
 const LINES_AT_ONCE: usize = 8;
@@ -100,7 +104,9 @@ struct Collector<S> {
     /// Chunks that came after the newest anchor.
     raw: VecDeque<(u32, ChunkStamp)>,
     /// Requests that ended after the newest anchor.
-    waiting: VecDeque<(u32, RequestRecord)>,
+    waiting: VecDeque<(u32, Ended)>,
+    /// How many ended between the last two looks at the rings.
+    ended_since: usize,
     next_anchor: Nanos,
     next_check: Nanos,
     next_flush: Nanos,
@@ -121,6 +127,7 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
         open: HashMap::new(),
         raw: VecDeque::new(),
         waiting: VecDeque::new(),
+        ended_since: 0,
         next_anchor: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0)),
         next_check: Nanos(begin.0.saturating_add(ANCHOR_DISTANCE.0 / 2)),
         next_flush: Nanos(0),
@@ -140,8 +147,10 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
             break;
         }
         collector.anchor_when_due();
-        let until = collector.setup.clock.monotonic().0.saturating_add(LINES_TIME.0);
-        collector.write_lines(Some(Nanos(until)));
+        if collector.ended_since <= MOST_ENDED {
+            let until = collector.setup.clock.monotonic().0.saturating_add(LINES_TIME.0);
+            collector.write_lines(Some(Nanos(until)));
+        }
         collector.heartbeat.pause(PAUSE);
     }
     collector.setup.timeline.push(collector.setup.clock.anchor());
@@ -158,13 +167,14 @@ pub fn collect<S: RowSink>(setup: CollectorSetup<S>) -> Collected<S> {
 impl<S: RowSink> Collector<S> {
     /// Empties the rings.
     fn drain(&mut self) {
+        self.ended_since = 0;
         for (worker, inlet) in &mut self.setup.inlets {
             self.ring_fill.raise(inlet.fill());
             // Records first: the chunks of a request are written before its record, so whatever record is seen here
             // has all its chunks in the other ring already.
-            let ended = inlet.records.slots();
-            if let Ok(records) = inlet.records.read_chunk(ended) {
-                self.waiting.extend(records.into_iter().map(|record| (*worker, record)));
+            while let Some(ended) = inlet.pop() {
+                self.waiting.push_back((*worker, ended));
+                self.ended_since += 1;
             }
             let mut count = 0;
             while let Ok(chunk) = inlet.chunks.pop() {
@@ -211,11 +221,10 @@ impl<S: RowSink> Collector<S> {
             let open = self.open.entry((worker, chunk.serial)).or_default();
             open.push(scale_chunk(&chunk, &self.setup.timeline));
         }
-        let ended_by = |record: &RequestRecord| record.stamp(StampKind::End).map_or(Ticks(0), |s| s.user);
-        let is_ready = |record: &RequestRecord| all || ended_by(record) < covered;
+        let is_ready = |ended: &Ended| all || ended.at() < covered;
         let mut counts = [0; 3];
-        while let Some((worker, record)) = pop_if(&mut self.waiting, is_ready) {
-            let outcome = self.take(worker, record);
+        while let Some((worker, ended)) = pop_if(&mut self.waiting, is_ready) {
+            let outcome = self.take(worker, ended.into_record());
             counts[0] += 1;
             counts[1] += u64::from(outcome == Outcome::Ok);
             counts[2] += u64::from(outcome.is_failed());
@@ -282,7 +291,7 @@ fn pop_if<T>(queue: &mut VecDeque<(u32, T)>, is_one: impl Fn(&T) -> bool) -> Opt
 mod tests {
     use super::*;
     use crate::metrics::row::RequestRow;
-    use crate::record::{OutputKind, Phase, Stamp, rings};
+    use crate::record::{OutputKind, Phase, Stamp, StampKind, rings};
 
     #[derive(Default)]
     struct Kept {

@@ -368,7 +368,7 @@ mod tests {
         fn record(&mut self) -> RequestRecord {
             let (mut outlet, mut inlet) = rings();
             assert!(self.connection.finish(self.clock.ticks(), &mut self.gate, &mut outlet));
-            inlet.records.pop().unwrap()
+            inlet.pop().unwrap().into_record()
         }
     }
 

@@ -344,7 +344,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::record::{Inlet, OutputKind, Phase, rings};
+    use crate::record::{Ended, Inlet, OutputKind, Phase, rings};
     use crate::units::UnixNanos;
 
     const HEAD: &str =
@@ -389,7 +389,7 @@ mod tests {
         fn end(&mut self, now: Ticks) -> Option<RequestRecord> {
             self.exchange.finish(now)?;
             self.exchange.hand_over(&mut self.outlet);
-            self.inlet.records.pop().ok()
+            self.inlet.pop().map(Ended::into_record)
         }
 
         fn chunks(&mut self) -> Vec<(u64, bool)> {

@@ -150,7 +150,7 @@ pub struct RequestRecord {
     pub sent_wire: Option<UnixNanos>,
     /// What the kernel says about the connection.
     pub transport: TransportFacts,
-    stamps: Stamps,
+    pub(super) stamps: Stamps,
     /// Whether a read with bytes came without a kernel stamp.
     pub user_stamps_only: bool,
     /// What the first output chunk carried; of an answer that was not streamed, what it begins with.

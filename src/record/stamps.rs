@@ -84,6 +84,11 @@ impl Stamps {
         }
     }
 
+    /// Whether these kinds are set and no other.
+    pub(super) fn are_just(&self, kinds: &[StampKind]) -> bool {
+        self.set == kinds.iter().fold(0, |set, kind| set | kind.bit())
+    }
+
     pub(super) fn unset(&mut self, kind: StampKind) {
         self.set &= !kind.bit();
     }

@@ -187,7 +187,7 @@ impl CalibrationDoc {
     /// The document of a calibration.
     #[must_use]
     pub fn of(facts: CalibrationFacts) -> Self {
-        let held = facts.rows.iter().filter(|row| row.is_held());
+        let held = facts.rows.iter().filter(|row| row.is_held() && row.verdict == Verdict::Valid.name());
         let held = held
             .filter_map(|row| Some(CeilingDoc { event_rate: row.event_rate_held?, streams: row.streams }));
         let ceiling = held.max_by(|a, b| a.event_rate.total_cmp(&b.event_rate));
@@ -246,11 +246,12 @@ impl RowDoc {
         }
     }
 
-    /// Its rate was held, and the client was good for it.
+    /// Its rate was held and nothing was lost. A client that read late is no reason to measure at a lower rate: how late
+    /// is what the row says, and its verdict says so too.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let held = self.event_rate_held.is_some_and(|held| held >= HELD_SHARE * self.event_rate_asked);
-        held && self.verdict == Verdict::Valid.name()
+        held && self.verdict != Verdict::Invalid.name()
     }
 }
 

@@ -339,7 +339,7 @@ mod tests {
     use crate::client::route::Route;
     use crate::client::setup::WorkerSetup;
     use crate::client::stop::StopSignal;
-    use crate::record::{Inlet, Outcome, Phase, RequestRecord, rings};
+    use crate::record::{Ended, Inlet, Outcome, Phase, RequestRecord, rings};
     use crate::schedule::Supply;
     use crate::wire::dialect::Dialect;
     use crate::wire::response::AnswerRule;
@@ -390,7 +390,7 @@ mod tests {
     fn next_record(worker: &mut Worker, inlet: &mut Inlet, mut peer: Option<&TcpStream>) -> RequestRecord {
         let mut events = [EpollEvent::empty(); 8];
         loop {
-            if let Ok(record) = inlet.records.pop() {
+            if let Some(record) = inlet.pop().map(Ended::into_record) {
                 return record;
             }
             worker.is_done();
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(worker.connections.state(0), State::Staged);
         worker.stop.request();
         assert!(worker.is_done());
-        assert!(inlet.records.pop().is_err(), "it was never begun");
+        assert!(inlet.pop().is_none(), "it was never begun");
         drop(worker);
         assert_eq!(peer.read(&mut [0]).unwrap_or(0), 0, "and not sent");
     }

@@ -101,7 +101,7 @@ mod tests {
     use crate::client::stop::StopSignal;
     use crate::client::transport::Watched;
     use crate::clock::{Clock, Rate};
-    use crate::record::{Inlet, Outcome, Phase, RequestRecord, rings};
+    use crate::record::{Ended, Inlet, Outcome, Phase, RequestRecord, rings};
     use crate::schedule::{Prepared, Supply};
     use crate::units::Nanos;
     use crate::wire::response::AnswerRule;
@@ -161,7 +161,8 @@ mod tests {
     /// Runs to the end; the records, by number.
     fn records(worker: Worker, mut inlet: Inlet) -> (WorkerHealth, Vec<RequestRecord>) {
         let health = worker.run();
-        let mut records: Vec<RequestRecord> = std::iter::from_fn(|| inlet.records.pop().ok()).collect();
+        let mut records: Vec<RequestRecord> =
+            std::iter::from_fn(|| inlet.pop().map(Ended::into_record)).collect();
         records.sort_by_key(|record| record.index);
         (health, records)
     }

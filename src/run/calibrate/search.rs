@@ -4,8 +4,9 @@ use crate::units::PerSecond;
 
 /// Events per second of one stream at most: what a fast engine gives a user, and the rate that the promises are for.
 const PER_STREAM: f64 = 50.0;
-/// Where the search begins at the latest: about twice what one core sends with a call per event.
-const START_CAP: f64 = 400_000.0;
+/// Where the search begins at the latest: the rate of ten thousand streams that the promises are for. What a core sends at
+/// its limit, about twice that, comes in bursts and says more of the sender than of the stamps.
+const START_CAP: f64 = 100_000.0;
 /// Below this a rate is not searched for but taken: it costs a core some 2%, and where even that does not hold,
 /// something else than the rate is the matter, which the row's verdict tells.
 pub(super) const FLOOR: PerSecond = PerSecond(5_000.0);
@@ -56,14 +57,14 @@ mod tests {
 
     #[test]
     fn the_search_halves_and_then_looks_between() {
-        assert_eq!(found(10_000, 160_000.0), (150_000.0, vec![4e5, 2e5, 1e5, 1.5e5]));
-        assert_eq!(found(10_000, 120_000.0), (100_000.0, vec![4e5, 2e5, 1e5, 1.5e5]));
+        assert_eq!(found(10_000, 80_000.0), (75_000.0, vec![1e5, 5e4, 7.5e4]));
+        assert_eq!(found(10_000, 60_000.0), (50_000.0, vec![1e5, 5e4, 7.5e4]));
     }
 
     #[test]
     fn a_machine_that_holds_nothing_ends_the_search() {
         let (rate, tried) = found(10_000, 0.0);
-        assert_eq!((rate, tried), (5_000.0, vec![4e5, 2e5, 1e5, 5e4, 2.5e4, 1.25e4, 6.25e3]));
+        assert_eq!((rate, tried), (5_000.0, vec![1e5, 5e4, 2.5e4, 1.25e4, 6.25e3]));
         assert_eq!(highest(1_000, |_| Err("stop")), Err("stop"));
     }
 }
