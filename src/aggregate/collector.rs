@@ -80,7 +80,7 @@ pub struct CollectorSetup<S> {
 
 /// What a run left behind.
 pub struct Collected<S> {
-    /// Every request that was begun, in order of their ends.
+    /// Every request that was begun; those of one worker in order of their ends.
     pub rows: Rows,
     /// The axis, with all its anchors.
     pub timeline: Timeline,

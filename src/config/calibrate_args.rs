@@ -25,6 +25,8 @@ const MIN_DURATION: Nanos = Nanos::from_millis(100);
 const MAX_DURATION: Nanos = Nanos::from_secs(60);
 /// Events of a row: the audit holds them in memory, some 120 bytes each.
 const MAX_EVENTS: f64 = 24e6;
+/// Longest gap between two events of a stream, in seconds: every row waits for two of them.
+const MAX_GAP_S: f64 = 30.0;
 /// How long a row with many events is measured unless told otherwise.
 pub const DURATION: Nanos = Nanos::from_secs(6);
 
@@ -104,6 +106,12 @@ impl CalibrateArgs {
         if self.event_rate.is_some_and(|rate| rate.0 * seconds > MAX_EVENTS) {
             let reason = "a row of more than 24,000,000 events does not fit in memory";
             return Err(UsageError::clash("--event-rate", "this --duration", reason));
+        }
+        let most =
+            self.streams.as_ref().map_or(&STREAMS[..], |list| &list.0).iter().max().copied().unwrap_or(1);
+        if self.event_rate.is_some_and(|rate| f64::from(most) > rate.0 * MAX_GAP_S) {
+            let reason = format!("leaves each of {most} streams an event in more than 30 s");
+            return Err(UsageError::clash("--event-rate", "this --streams", reason));
         }
         let run = RunArgs {
             out: self.out,

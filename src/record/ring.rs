@@ -117,6 +117,10 @@ impl Inlet {
         let plain = self.plain.peek().map(PlainRecord::ended);
         match (full, plain) {
             (Ok(full), Ok(plain)) if full <= plain => self.pop_full(),
+            // One that ended before this plain one may have come after the look at the other ring.
+            (Err(_), Ok(plain)) if self.records.peek().is_ok_and(|full| end_of(full) <= plain) => {
+                self.pop_full()
+            }
             (_, Ok(_)) => self.plain.pop().map(Ended::Plain).ok(),
             (_, Err(_)) => self.pop_full(),
         }

@@ -213,11 +213,15 @@ impl CalibrationDoc {
         Ok(text)
     }
 
-    /// The row that says most about this many streams: the one next above, or the largest.
+    /// The row that says most about this many streams: the one next above, or the largest; of rows that are worth
+    /// something.
     #[must_use]
-    pub fn row_for(&self, streams: u64) -> Option<&RowDoc> {
-        let above = self.rows.iter().filter(|row| row.streams >= streams).min_by_key(|row| row.streams);
-        above.or_else(|| self.rows.iter().max_by_key(|row| row.streams))
+    #[expect(clippy::cast_precision_loss, reason = "a number of streams is far below 2^53")]
+    pub fn row_for(&self, streams: f64) -> Option<&RowDoc> {
+        let sound =
+            || self.rows.iter().filter(|row| row.events > 0 && row.verdict != Verdict::Invalid.name());
+        let above = sound().filter(|row| row.streams as f64 >= streams).min_by_key(|row| row.streams);
+        above.or_else(|| sound().max_by_key(|row| row.streams))
     }
 }
 
@@ -354,8 +358,13 @@ mod tests {
     #[test]
     fn the_row_for_a_run_is_the_next_above_it_or_the_largest() {
         let calibration = calibration(vec![row(1), row(1_000), row(100)]);
-        for (streams, expected) in [(1, 1), (2, 100), (100, 100), (101, 1_000), (50_000, 1_000)] {
+        for (streams, expected) in [(1.0, 1), (1.5, 100), (100.0, 100), (101.0, 1_000), (50_000.0, 1_000)] {
             assert_eq!(calibration.row_for(streams).unwrap().streams, expected, "{streams}");
         }
+        let mut worthless = calibration;
+        worthless.rows[1].verdict = "invalid".to_owned();
+        assert_eq!(worthless.row_for(101.0).unwrap().streams, 100);
+        worthless.rows.iter_mut().for_each(|row| row.events = 0);
+        assert!(worthless.row_for(1.0).is_none());
     }
 }

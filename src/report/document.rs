@@ -47,16 +47,16 @@ use crate::units::{Nanos, UnixNanos, calendar};
 ///   `requests.jsonl` `first_usage_token_ns`, `first_textless_ns`, `last_textless_ns`, `textless_chunks`,
 ///   `first_chunk_tokens` and `chunk_tokens`; the endpoint and what its bodies carry, in `spec`, `null` for what plain
 ///   requests do not have; `prewarm`, `instrument.peak_rss_bytes`, `instrument.cpu_time_s`, `spec.connection.prewarm` and
-///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `instrument.calibration`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
+///   `spec.connection.source_ips`; `instrument.slot_wait_share`; `stream`, and in lines `streamed_unasked` and `anomalies`; in lines
 ///   `cache_creation_tokens` and `cache_counted_apart`, in `tokens.cached` `created` and `counted_apart`: every number of
-///   prompt tokens but those of lines is that of whole prompts; `spec.load.rate` and `arrival`, with which `spec.load.concurrency`
-///   is `null`; `span`, `instrument.clock.compared_over_s`,
-///   `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines, `sent_wire_ns`, `rtt_us`,
-///   `retransmits` and `unacked_us`; `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
+///   prompt tokens but those of lines is that of whole prompts; `span`, `instrument.clock.compared_over_s`,
+///   `target.unreachable` and, in lines of `requests.jsonl`, `finish_reasons_in_order`, so that this document and
 ///   `artifact.json` follow from what is given in this document and from the records.
 /// * 1.2: `instrument.client_error_us`, `workers`, `steal_share`, `stood_still_ms`, `reads`, `ring_fill`,
 ///   `coalesced_late_share`, `coalesced_sent_share`; `instrument.clock.error_us`, `bracket_us`, `wall_bracket_us`;
-///   `spec.instrument.max_client_error_us`. The figures of scheduler and hypervisor are filled in.
+///   `spec.instrument.max_client_error_us`; `instrument.calibration`; `spec.load.rate` and `arrival`, with which
+///   `spec.load.concurrency` is `null`; `slowest`, `instrument.tx_stamp_share`, `time_to_first_output_wire_ms` and, in lines,
+///   `sent_wire_ns`, `rtt_us`, `retransmits` and `unacked_us`. The figures of scheduler, hypervisor and timers are filled in.
 pub const SCHEMA: &str = "hammerscale.run/1.2";
 
 /// What the plan says about itself.

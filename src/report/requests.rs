@@ -1,7 +1,7 @@
 //! `requests.jsonl`: one JSON object per request and line, with everything that is known about it.
 //!
 //! Every key stands in every line, `null` where the request never got there, so that a line is also a row of a table.
-//! Stamps are whole nanoseconds since the run's zero. Lines come in the order in which requests ended. Together with
+//! Stamps are whole nanoseconds since the run's zero. Lines of one worker come in the order in which its requests ended. Together with
 //! `events.bin` the file holds what is needed to compute every number of `run.json` again: [`read`] turns lines
 //! back into rows. Values of metrics are not repeated here.
 

@@ -88,6 +88,8 @@ pub(super) fn finish(inputs: Inputs<'_>) -> Result<Finish, RunError> {
     let artifact = reference_run.map(|run| Artifact::of(&rows, &run));
     // After everything that takes memory.
     (instrument.peak_rss, instrument.cpu_time) = (usage::peak_rss(), usage::cpu_time());
+    let streams = spec.load.asked_concurrency().map(f64::from).or(summary.rates.concurrency_max);
+    instrument.calibration = streams.and_then(calibration);
     let document = RunDocument::of(&RunFacts {
         run_id,
         started_unix: zero,
@@ -214,14 +216,14 @@ fn instrument(spec: &RunSpec, measured: &Measured<RunRecorder>) -> InstrumentFac
         cpu_time: None,
         prewarm: prewarm(measured),
         clock: clock(timeline),
-        calibration: calibration(spec.load.concurrency),
+        calibration: None,
     }
 }
 
 /// What this machine's latest calibration says about as many streams.
-fn calibration(streams: u32) -> Option<CalibrationNote> {
+fn calibration(streams: f64) -> Option<CalibrationNote> {
     let path = lookup::place(&host::mark(), &|name| std::env::var_os(name))?;
-    lookup::find(&path, &Host::read(), u64::from(streams))
+    lookup::find(&path, &Host::read(), streams)
 }
 
 /// The connections made before the window, of all workers together; `None` where no worker made any.

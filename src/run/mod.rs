@@ -15,6 +15,7 @@ mod usage;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::limits::{OTHER_DESCRIPTORS, raise_descriptor_limit};
 use crate::client::{affinity, stamps};
@@ -50,10 +51,11 @@ pub fn execute(spec: RunSpec) -> Result<Exit, RunError> {
     }
     let mut control = Control::new()?;
     let Carried { spec, target, dir, finish, beside } = carry_out(spec, &mut control)?;
-    finish::show(&spec, &finish.document, &dir)?;
+    // Before anything is shown: a reader that left, or a stdout that cannot be written, takes no file away.
     if let Some(file) = beside.filter(|_| finish.has_artifact) {
         finish::write_beside(file, &dir)?;
     }
+    finish::show(&spec, &finish.document, &dir)?;
     if let Some(reason) = &target.resolved.unreachable {
         // Nothing was sent, so no request can tell why.
         let _ = writeln!(std::io::stderr(), "hammerscale: {reason}");
@@ -76,6 +78,12 @@ impl Control {
             .block_on(async { Signals::catch() })
             .map_err(|source| RunError::System { what: "cannot catch signals", source })?;
         Ok(Self { runtime, signals })
+    }
+
+    /// Whether a signal came that nobody waited for.
+    fn is_interrupted(&mut self) -> bool {
+        let signals = &mut self.signals;
+        self.runtime.block_on(async { tokio::time::timeout(Duration::ZERO, signals.next()).await.is_ok() })
     }
 }
 

@@ -121,6 +121,10 @@ impl Worker {
         if self.starved {
             return EpollTimeout::from(STARVED_RETRY_MS);
         }
+        // The last portion of starts took the request that was at hand, and the one after it may be due already.
+        if self.schedule.as_ref().is_some_and(|schedule| !schedule.has_next()) && !self.exhausted {
+            return EpollTimeout::ZERO;
+        }
         if !self.again.is_empty() || !self.free.is_empty() {
             return EpollTimeout::ZERO;
         }

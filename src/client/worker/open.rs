@@ -29,7 +29,7 @@ use crate::units::{Nanos, Ticks};
 const LEAD: Nanos = Nanos::from_millis(1);
 
 /// The token of the timer among the tokens of connections.
-const TIMER_TOKEN: u64 = u64::MAX - 1;
+pub(super) const TIMER_TOKEN: u64 = u64::MAX - 1;
 
 /// The request that comes next.
 #[derive(Debug)]
@@ -216,10 +216,18 @@ impl Worker {
             };
             self.open += 1;
             self.spun = None;
-            match next.staged {
+            match next.staged.filter(|place| self.connections.state(*place) == State::Staged) {
                 Some(place) => self.unleash(place, next.ticks),
                 None => self.begin(next),
             }
+        }
+    }
+
+    /// The timer went off, and will not again by itself. Where its clock was ahead of the forecast, the due is not there
+    /// yet, and it is set anew.
+    pub(super) fn on_timer(&mut self) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.set_for = None;
         }
     }
 
@@ -445,6 +453,43 @@ mod tests {
         assert_eq!((second.outcome, second.stale_connections), (Outcome::Ok, 1));
         assert_eq!((second.slot, second.connection_use, second.serial), (1, 0, 2));
         assert!(second.connect.is_some() && worker.is_done());
+    }
+
+    #[test]
+    fn a_worker_that_fell_behind_goes_on_although_nothing_answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let dues = [0; STARTS_PER_TURN + 9];
+        let (mut worker, _inlet) = worker(&listener, &dues);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        for begun in [STARTS_PER_TURN, dues.len()] {
+            worker.is_done();
+            assert_eq!(worker.open, begun);
+            let is_over = begun == dues.len();
+            assert_eq!(
+                worker.wait_limit() != EpollTimeout::ZERO,
+                is_over,
+                "{begun} begun, of {}",
+                dues.len()
+            );
+        }
+    }
+
+    #[test]
+    fn a_timer_that_went_off_before_the_due_is_set_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut worker, _inlet) = worker(&listener, &[20]);
+        worker.is_done();
+        // As where the clock of the timer is ahead of the forecast by more than it takes to wake.
+        let next = worker.schedule.as_mut().unwrap().next.as_mut().unwrap();
+        next.ticks = Ticks(next.ticks.0 + worker.limits.rate.ticks(Nanos::from_millis(200)).0);
+        let mut events = [EpollEvent::empty(); 8];
+        worker.wait_limit();
+        worker.turn(&mut events, EpollTimeout::from(5_000_u16));
+        let began = worker.clock.monotonic();
+        worker.wait_limit();
+        worker.turn(&mut events, EpollTimeout::from(5_000_u16));
+        let slept = Nanos(worker.clock.monotonic().0 - began.0);
+        assert!(slept < Nanos::from_secs(1), "the loop slept past its due");
     }
 
     #[test]

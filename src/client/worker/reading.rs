@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
+use super::open::TIMER_TOKEN;
 use super::{CONNECTIONS_PER_SLOT, STOP_TOKEN, Worker};
 use crate::client::connection::{Connection, State};
 use crate::client::exchange::Progress;
@@ -19,7 +20,7 @@ impl Worker {
     pub(super) fn read_leftovers(&mut self) {
         for _ in 0..self.again.len() {
             let Some((index, to_the_end)) = self.again.pop_front() else { return };
-            // Unless its request was given up meanwhile, and the place has a new socket.
+            // Its request may have been given up meanwhile, and the place has a new socket.
             if !matches!(self.connections.state(index), State::Connecting | State::Warming) {
                 self.on_readable(index, to_the_end);
             }
@@ -29,6 +30,10 @@ impl Worker {
     /// Handles one readiness event.
     pub(super) fn on_event(&mut self, event: EpollEvent) {
         if event.data() == STOP_TOKEN {
+            return;
+        }
+        if event.data() == TIMER_TOKEN {
+            self.on_timer();
             return;
         }
         let Some(index) = Connection::index_of(event.data()) else { return };
@@ -71,8 +76,13 @@ impl Worker {
     /// Reads until the socket is empty: a read that does not fill the buffer emptied it, except before an end of
     /// stream, which must be read too.
     pub(super) fn on_readable(&mut self, index: usize, to_the_end: bool) {
-        for _ in 0..READS_PER_TURN {
+        for read in 0_u32.. {
             let Some(connection) = self.connections.get_mut(index) else { return };
+            // What is left on an idle one would meet its next request, so that it is read to its end at once: anything
+            // that comes ends it.
+            if read >= READS_PER_TURN && connection.state != State::Idle {
+                break;
+            }
             let Some(socket) = connection.socket.as_ref() else { return };
             let before = self.now;
             let received = socket.receive(&mut self.buffer);

@@ -75,7 +75,7 @@ pub fn save(text: &str, path: &Path) -> Result<(), FilesError> {
 
 /// What a run with this many streams takes over from a file; `None` where there is no calibration of this machine.
 #[must_use]
-pub fn find(path: &Path, host: &Host, streams: u64) -> Option<CalibrationNote> {
+pub fn find(path: &Path, host: &Host, streams: f64) -> Option<CalibrationNote> {
     let calibration = read(path).ok()?;
     if !is_same(&calibration.host, &HostDoc::of(host)) {
         return None;
@@ -152,7 +152,7 @@ mod tests {
         let mut calibration = calibration(vec![row(1), row(100)]);
         calibration.host = HostDoc::of(&host);
         save(&calibration.to_json().unwrap(), &path).unwrap();
-        let note = find(&path, &host, 20).unwrap();
+        let note = find(&path, &host, 20.0).unwrap();
         assert_eq!((note.streams, note.date), (100, calibration.created_at.clone()));
         assert_eq!((note.kernel_us.p50, note.kernel_us.p99), (Some(1.7), Some(2.6)));
         for other in [
@@ -160,15 +160,17 @@ mod tests {
             Host { cores: Some(3), ..host.clone() },
             Host { cpu: Some("another".to_owned()), ..host.clone() },
         ] {
-            assert_eq!(find(&path, &other, 20), None, "{other:?}");
+            assert_eq!(find(&path, &other, 20.0), None, "{other:?}");
         }
         // A governor comes and goes.
-        assert!(find(&path, &Host { governor: Some("powersave".to_owned()), ..host.clone() }, 20).is_some());
+        assert!(
+            find(&path, &Host { governor: Some("powersave".to_owned()), ..host.clone() }, 20.0).is_some()
+        );
         calibration.schema = "hammerscale.calibration/2.0".to_owned();
         save(&calibration.to_json().unwrap(), &path).unwrap();
-        assert_eq!(find(&path, &host, 20), None);
+        assert_eq!(find(&path, &host, 20.0), None);
         fs::write(&path, "{").unwrap();
-        assert_eq!(find(&path, &host, 20), None);
-        assert_eq!(find(scratch.path(), &host, 20), None);
+        assert_eq!(find(&path, &host, 20.0), None);
+        assert_eq!(find(scratch.path(), &host, 20.0), None);
     }
 }

@@ -20,6 +20,8 @@ pub const MAX_STOOD_STILL: Nanos = Nanos::from_millis(100);
 /// Largest share of the machine's time that its hypervisor may give to others. At a twentieth, every core is away often
 /// enough to show in a 95th percentile.
 pub const MAX_STEAL_SHARE: f64 = 0.05;
+/// The system counts what was taken in ticks of 10 ms, and one of them is a large share of a short run.
+pub const MIN_STEAL: Nanos = Nanos::from_millis(50);
 /// A loop that waits for less than a twentieth of its time takes what it can: from here on events queue up in front of
 /// it. Alone it is no fault, a client at its limit is busy too; it is the cause where reading falls behind.
 pub const MAX_BUSY_SHARE: f64 = 0.95;
@@ -48,7 +50,8 @@ pub(super) fn find(
         let text = format!("the whole process stood still for {still}: it was stopped, or its machine was");
         findings.push((Verdict::Suspect, text));
     }
-    if let Some(share) = instrument.steal_share.filter(|share| *share > MAX_STEAL_SHARE) {
+    let is_much = instrument.steal_ms.is_some_and(|ms| ms >= MIN_STEAL.as_millis_f64());
+    if let Some(share) = instrument.steal_share.filter(|share| is_much && *share > MAX_STEAL_SHARE) {
         let (share, limit) = (display::percent(share), display::percent(MAX_STEAL_SHARE));
         let text = format!("the hypervisor gave {share} of this machine's time to others, above {limit}");
         findings.push((Verdict::Suspect, text));

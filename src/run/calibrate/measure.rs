@@ -87,6 +87,10 @@ pub(super) fn measure(
     let spec = load.run_spec(calibration, &place.dir, &place.ledger).map_err(RunError::from)?;
     // Refused only where the cores were taken away meanwhile; then the run finds out which are left.
     let _ = affinity::pin_to(cores);
+    // Between two runs nobody waits for one.
+    if control.is_interrupted() {
+        return Err(Halt::Interrupted);
+    }
     let Carried { target, finish, .. } = carry_out(spec, control)?;
     // The simulator ends with its target, and its ledger is whole then.
     drop(target);

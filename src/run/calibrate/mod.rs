@@ -39,7 +39,7 @@ use crate::units::{Nanos, PerSecond, UnixNanos, display};
 const NEARLY_HELD: f64 = 0.95;
 
 /// How long rates are tried in all: on a machine that does nothing else the search takes half of it. On one that holds no
-/// rate it would go on for minutes; then what was found must do.
+/// rate it would go on for minutes; then the floor, or what held, is taken.
 const SEARCH_BUDGET: Nanos = Nanos::from_secs(40);
 
 /// How often a row that did not hold its rate in the whole time is measured again, slower.
@@ -97,7 +97,7 @@ pub fn calibrate(spec: &CalibrateSpec) -> Result<Exit, RunError> {
     let cores = calibration.divide_cores()?;
     prepare(&calibration.dir, spec.output.overwrite)?;
     let interrupted = calibration.measure_rows()?;
-    if let Some(error) = calibration.left_out.take_if(|_| calibration.rows.is_empty()) {
+    if let Some(error) = calibration.left_out.take_if(|_| calibration.rows.is_empty() && !interrupted) {
         return Err(error);
     }
     let (bytes, events) = (calibration.output_bytes, calibration.output_events);
@@ -161,7 +161,9 @@ impl Calibration<'_> {
                 }
                 Err(Halt::Interrupted) => return Ok(true),
                 Err(Halt::Failed(error @ RunError::Descriptors { .. })) => self.leave_out(*streams, error),
-                Err(Halt::Failed(error)) => return Err(error),
+                Err(Halt::Failed(error)) if self.rows.is_empty() => return Err(error),
+                // What was measured until then is kept.
+                Err(Halt::Failed(error)) => self.leave_out(*streams, error),
             }
         }
         Ok(false)

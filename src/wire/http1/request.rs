@@ -223,7 +223,7 @@ impl RequestTemplate {
     ) -> Result<Bytes, RequestError> {
         block.reserve(self.prefix.len() + PER_REQUEST_BYTES);
         block.put_slice(&self.prefix);
-        self.write_rest(request_id, body_bytes, block)?;
+        self.write_rest(request_id, body_bytes, block).inspect_err(|_| block.clear())?;
         Ok(block.split().freeze())
     }
 
@@ -236,7 +236,7 @@ impl RequestTemplate {
     pub fn render(&self, request_id: &str, body: &[u8], block: &mut BytesMut) -> Result<Bytes, RequestError> {
         block.reserve(self.prefix.len() + PER_REQUEST_BYTES + body.len());
         block.put_slice(&self.prefix);
-        self.write_rest(request_id, body.len() as u64, block)?;
+        self.write_rest(request_id, body.len() as u64, block).inspect_err(|_| block.clear())?;
         block.put_slice(body);
         Ok(block.split().freeze())
     }
