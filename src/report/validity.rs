@@ -7,11 +7,11 @@
 
 pub(in crate::report) mod client_error;
 pub mod overload;
+pub mod schedule;
 pub mod stamps;
 
 use std::fmt;
 
-use crate::aggregate::schedule::LATE;
 use crate::aggregate::summary::{Spread, Summary};
 use crate::config::spec::Endpoint;
 use crate::record::RingFill;
@@ -41,15 +41,6 @@ pub const MAX_SLOT_WAIT_SHARE: f64 = 0.1;
 pub const MIN_SLOT_WAIT: Nanos = Nanos::from_millis(50);
 /// Largest share of the slots' time in the window that the first change of each slot takes without being told.
 pub const MAX_FIRST_WAIT_SHARE: f64 = 0.01;
-
-/// Largest share of the requests of a schedule that is begun [`LATE`]. More, and the
-/// load was not the one that was asked for: what waits in the client comes in clumps.
-pub const MAX_LATE_SHARE: f64 = 0.01;
-/// Fewer late requests than this show no client that fell behind: a machine stops a process for some milliseconds now and
-/// then, and in a short run the one request that met it is more than that share.
-pub const MIN_LATE_SENDS: u64 = 2;
-/// Smallest share of the requests of a schedule that must be begun.
-pub const MIN_BEGUN_SHARE: f64 = 0.99;
 
 /// How good the instrument was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -221,8 +212,8 @@ pub fn judge(instrument: &InstrumentDoc, asked: Asked, dropped_stamps: u64, summ
     let is_behind = stamps::late(instrument, summary, &mut findings);
     overload::find(instrument, summary, is_behind, asked.plain, &mut findings);
     slots(summary, asked.plain, &mut findings);
-    late_sends(summary, &mut findings);
-    unsent(summary, &mut findings);
+    schedule::late_sends(summary, &mut findings);
+    schedule::unsent(summary, &mut findings);
     findings.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let (reasons, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(v, _)| *v != Verdict::Valid);
     let text = |findings: Vec<(Verdict, String)>| findings.into_iter().map(|(_, text)| text).collect();
@@ -330,39 +321,6 @@ fn slots(summary: &Summary, plain: bool, findings: &mut Findings) {
                  connection is watched before any is used again; send more requests"
             ),
         ));
-    }
-}
-
-/// Whether an open loop began its requests when they were due.
-fn late_sends(summary: &Summary, findings: &mut Findings) {
-    let Some(kept) = &summary.stamps.schedule else { return };
-    if kept.late < MIN_LATE_SENDS {
-        return;
-    }
-    if let Some(share) = share(kept.late, kept.begun).filter(|share| *share > MAX_LATE_SHARE) {
-        let (late, all) = (display::whole(kept.late), display::counted(kept.begun, "request"));
-        let (share, limit) = (display::percent(share), display::percent(MAX_LATE_SHARE));
-        let late_is = display::span_ms(LATE.as_millis_f64());
-        findings.push((
-            Verdict::Invalid,
-            format!(
-                "the client fell behind its schedule: {late} of {all} ({share}, above {limit}) went out more than \
-                 {late_is} after they were due"
-            ),
-        ));
-    }
-}
-
-/// Whether an open loop began what its schedule held. How much that was until a stop is unknown.
-fn unsent(summary: &Summary, findings: &mut Findings) {
-    let Some(kept) = &summary.stamps.schedule else { return };
-    let was_stopped = summary.spans.is_none_or(|spans| spans.drain.is_some());
-    let begun = share(kept.begun, summary.counts.planned).filter(|_| !was_stopped);
-    if let Some(share) = begun.filter(|share| *share < MIN_BEGUN_SHARE) {
-        let (begun, all) = (display::whole(kept.begun), display::counted(summary.counts.planned, "request"));
-        let share = display::percent(share);
-        findings
-            .push((Verdict::Suspect, format!("only {begun} of {all} of the schedule were begun ({share})")));
     }
 }
 
